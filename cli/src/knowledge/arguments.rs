@@ -52,17 +52,17 @@ pub(crate) enum KbCommand {
     Log(Log),
     /// Write a static site of documents, facts and what they name, with a search that needs no server
     Publish(Publish),
-    /// Check the base: its file, the rules that its rows keep, and the full-text index
+    /// Check the base, with all namespaces: its file, the rules that its rows keep, and the full-text index
     Doctor(Doctor),
     /// Declare whether a predicate has one value at a time: then another value is a contradiction
     Predicate(Predicate),
     /// Export documents, facts and the past of all namespaces as lines of JSON
     Export(Export),
-    /// Import an export into a base that is empty or does not exist; an export that is not whole is refused
+    /// Import an export, with all its namespaces, into a base that is empty or does not exist; an export that is not whole is refused
     Import(Import),
-    /// Copy the file of the base, also while other processes use it
+    /// Copy the file of the base, with all namespaces, also while other processes use it
     Backup(Backup),
-    /// Put a backup in the place of the base, which is kept beside; it is checked first
+    /// Put a backup in the place of the base, with all namespaces; the base is kept beside, and the backup is checked first
     Restore(Restore),
 }
 
@@ -77,12 +77,12 @@ impl KbCommand {
             | Self::Accept(Change { place, .. })
             | Self::Log(Log { place, .. })
             | Self::Publish(Publish { place, .. })
-            | Self::Doctor(Doctor { place, .. })
-            | Self::Export(Export { place, .. })
-            | Self::Import(Import { place, .. })
-            | Self::Backup(Backup { place, .. })
-            | Self::Restore(Restore { place, .. })
             | Self::Predicate(Predicate { place, .. }) => &place.common,
+            Self::Doctor(Doctor { common, .. })
+            | Self::Export(Export { common, .. })
+            | Self::Import(Import { common, .. })
+            | Self::Backup(Backup { common, .. })
+            | Self::Restore(Restore { common, .. }) => common,
         }
     }
 }
@@ -269,7 +269,7 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) repair: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -278,7 +278,7 @@ pub(crate) struct Export {
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -287,7 +287,7 @@ pub(crate) struct Import {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -296,7 +296,7 @@ pub(crate) struct Backup {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -305,7 +305,7 @@ pub(crate) struct Restore {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]

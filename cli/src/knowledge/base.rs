@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, brief, shown_path};
+use crate::quote::quoted_path;
 use crate::stores::Stores;
 use crate::stores::project::facts_in;
 use crate::values::reason;
@@ -52,7 +53,13 @@ type Open = fn(&Path, &Env) -> Result<KnowledgeBase, KnowledgeError>;
 async fn open_by(stores: &Stores, open: Open) -> Result<KnowledgeBase, Failure> {
     match opened(stores, open)? {
         Some(base) => Ok(base),
-        None => Err(missing(stores).with(&stores.hint().await.unwrap_or_default())),
+        None => {
+            let hint = match stores.hint().await {
+                Some(hint) => Some(hint),
+                None => around(stores),
+            };
+            Err(missing(stores).with(&hint.unwrap_or_default()))
+        }
     }
 }
 
@@ -67,53 +74,109 @@ fn opened(stores: &Stores, open: Open) -> Result<Option<KnowledgeBase>, Failure>
 /// A base that a command changes.
 pub(super) struct Created {
     pub(super) base: KnowledgeBase,
-    /// The command has made it.
-    pub(super) is_new: bool,
+    /// What the command has made for it, if it has made the base.
+    pub(super) new: Option<NewFolders>,
 }
 
 /// Opens the base, and makes one where there is none.
 pub(super) fn create(stores: &Stores) -> Result<Created, Failure> {
-    let place = place(stores)?;
-    let is_new = std::fs::symlink_metadata(&place).is_err();
-    let base = KnowledgeBase::create(&place, &Env::system()).map_err(|error| failure_of(stores, &error))?;
-    Ok(Created { base, is_new })
+    create_at(place(stores)?, stores)
+}
+
+/// As [`create`], in a folder that exists.
+pub(super) fn create_at(Location { file, folders }: Location, stores: &Stores) -> Result<Created, Failure> {
+    let is_new = std::fs::symlink_metadata(&file).is_err();
+    match KnowledgeBase::create(&file, &Env::system()) {
+        Ok(base) => Ok(Created { base, new: is_new.then_some(folders) }),
+        Err(error) => {
+            folders.remove();
+            Err(failure_of(stores, &error))
+        }
+    }
+}
+
+/// The folders that a command has made, the innermost first.
+#[derive(Default)]
+pub(super) struct NewFolders(Vec<PathBuf>);
+
+impl NewFolders {
+    /// Removes those that are empty.
+    pub(super) fn remove(self) {
+        // What cannot be removed is a folder that somebody uses.
+        let _ = self.0.iter().try_for_each(std::fs::remove_dir);
+    }
 }
 
 /// How long the base may take to close.
 const CLOSED_SOON: Duration = Duration::from_secs(5);
 
 /// As [`end`], after a board used the base: a task of it that still has a clone would hold the writer, and nothing is lost without its end.
-pub(super) async fn end_after_board(base: KnowledgeBase, is_unused: bool) {
-    let _ = timeout(CLOSED_SOON, end(base, is_unused)).await;
+pub(super) async fn end_after_board(base: KnowledgeBase, unused: Option<NewFolders>) {
+    let _ = timeout(CLOSED_SOON, end(base, unused)).await;
 }
 
 /// Closes the base, of which there is no clone. One that the command has made and not used is removed, if nothing else has it open.
-pub(super) async fn end(base: KnowledgeBase, is_unused: bool) {
-    if is_unused {
-        // What cannot be removed is a base without facts.
-        let _ = base.remove_if_empty().await;
-    } else {
-        base.close().await;
+pub(super) async fn end(base: KnowledgeBase, unused: Option<NewFolders>) {
+    match unused {
+        Some(folders) => {
+            // What cannot be removed is a base without facts.
+            let _ = base.remove_if_empty().await;
+            folders.remove();
+        }
+        None => base.close().await,
     }
 }
 
 /// Where the base is or will be, in a folder that exists.
-pub(super) fn place(stores: &Stores) -> Result<PathBuf, Failure> {
-    let file = file(stores);
-    create_folder_of(&file)?;
-    Ok(file)
+pub(super) struct Location {
+    pub(super) file: PathBuf,
+    pub(super) folders: NewFolders,
 }
 
-/// Creates the folder of a base.
-pub(super) fn create_folder_of(file: &Path) -> Result<(), Failure> {
+/// Where the base of these stores is or will be; its folder is made if it is missing.
+pub(super) fn place(stores: &Stores) -> Result<Location, Failure> {
+    let file = file(stores);
+    let folders = create_folder_of(&file)?;
+    Ok(Location { file, folders })
+}
+
+/// Creates the folder of a base, with those around it that are missing.
+pub(super) fn create_folder_of(file: &Path) -> Result<NewFolders, Failure> {
     let folder = file.parent().unwrap_or(file);
+    let is_missing = |folder: &&Path| matches!(folder.try_exists(), Ok(false)) && !folder.as_os_str().is_empty();
+    let folders = NewFolders(folder.ancestors().take_while(is_missing).map(Path::to_owned).collect());
     match Folder::create(folder) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(folders),
         Err(FolderError::Io { path, error }) => {
             Err(Failure::file(&error, format!("the folder of facts: {}: {}", shown_path(&path), why(&error))))
         }
         Err(error) => Err(Failure::failed(format!("the folder of facts: {error}"))),
     }
+}
+
+/// What is said of a base that a command has made, if the project had one before it was moved, or a folder around it has one.
+pub(super) fn beside_new(stores: &Stores) -> String {
+    let before = match stores {
+        Stores::Named(_) => None,
+        Stores::Project(project) => project.facts_before(),
+    };
+    let before = before.map(|(root, file)| {
+        let line = command_line(&format!("kb restore {}", quoted_path(&file)), None);
+        format!(
+            "this project was at {} before, and its base of facts is still there; to have that in place of this new one, which is then kept \
+             beside: {line}",
+            shown_path(&root)
+        )
+    });
+    before.or_else(|| around(stores)).map(|hint| format!("{hint}\n")).unwrap_or_default()
+}
+
+/// The base of a folder around the project, with the option that chooses it.
+fn around(stores: &Stores) -> Option<String> {
+    let Stores::Project(project) = stores else { return None };
+    let (root, store) = project.facts_around()?;
+    let line = command_line("kb COMMAND", Some(&store));
+    Some(format!("the folder around this one, {}, has a base of facts; to use that: {line}", shown_path(&root)))
 }
 
 fn missing(stores: &Stores) -> Failure {

@@ -17,7 +17,7 @@ use crate::service::boards::is_served;
 use crate::stores::Stores;
 
 use super::arguments::{Asked, Init, with_namespace};
-use super::base::{Created, create, end_after_board, open_if_there, why};
+use super::base::{Created, beside_new, create, end_after_board, open_if_there, why};
 use super::cycles::{Cycles, Ended, not_finished, same_but_for};
 use super::removal::name_of;
 
@@ -42,7 +42,8 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     }
     let (name, whole) = name_of(&init.path)?;
     let model = init.asked.agent()?;
-    let Created { base, is_new } = create(&stores)?;
+    let Created { base, new } = create(&stores)?;
+    let is_new = new.is_some();
     let asks = model.is_some() && is_anybody_here(init.no_input);
     let questions = if asks { &cycles::QUESTIONS[..] } else { &[] };
     let request = InitRequest {
@@ -81,7 +82,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         }
         _ => None,
     };
-    end_after_board(base, is_new && has_failed).await;
+    end_after_board(base, new.filter(|_| has_failed)).await;
     let result = match ended? {
         Ended::Result { result, .. } => result,
         Ended::Left(page) => return Ok(page),
@@ -104,6 +105,9 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     if let Some(differing) = differing {
         json["changed_meanwhile"] = differing.as_ref().map_or(serde_json::Value::Null, |files| json!(files));
         remarks.push_str(&changed(differing, &line_of(init, &stores)));
+    }
+    if is_new {
+        remarks.push_str(&beside_new(&stores));
     }
     if is_new && is_served(&stores).await {
         remarks.push_str("the server that runs for this project serves the base as well; its agents get the tools for facts at its next start\n");

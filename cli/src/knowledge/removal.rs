@@ -19,7 +19,7 @@ pub(super) async fn main(remove: &Remove) -> Result<Page, Failure> {
     let base = open(&remove.place.common.choice.stores()?).await?;
     let (name, _) = name_of(&remove.path)?;
     let ended = cycles::end_documents(&base, &remove.place.namespace, &name).await;
-    end(base, false).await;
+    end(base, None).await;
     let ended = ended.map_err(|error| failure(&error))?;
     let Removed { documents, passages } = ended;
     if documents == 0 {

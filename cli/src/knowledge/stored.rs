@@ -69,7 +69,7 @@ pub(crate) fn split(
 
 /// Imports the base of an export into the stores: if they have one, it has to be empty or the same.
 pub(crate) async fn import(stores: &Stores, export: WholeExport) -> Result<Counts, Failure> {
-    let Created { base, is_new } = create(stores)?;
+    let Created { base, new } = create(stores)?;
     let sha256 = export.sha256().to_owned();
     let imported = match base.import_whole(export).await {
         Err(KnowledgeError::NotEmpty) if hash_of(&base).await? == sha256 => Ok(()),
@@ -83,7 +83,7 @@ pub(crate) async fn import(stores: &Stores, export: WholeExport) -> Result<Count
         imported => imported.map(drop).map_err(|error| failure(&error)),
     };
     let counts = base.counts().await.map_err(|error| failure(&error));
-    end(base, is_new && imported.is_err()).await;
+    end(base, new.filter(|_| imported.is_err())).await;
     imported.and(counts)
 }
 

@@ -11,7 +11,7 @@ use crate::command_line::command_line;
 use crate::page::{Failure, Page, brief, count};
 
 use super::arguments::{self, Predicate, Submit, Values};
-use super::base::{Created, create, end, end_after_board, failure, short};
+use super::base::{Created, beside_new, create, end, end_after_board, failure, short};
 use super::session::Session;
 
 /// How many similar facts are shown.
@@ -20,7 +20,8 @@ const SIMILAR: usize = 3;
 /// Submits a fact.
 pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
     let stores = submit.place.common.choice.stores()?;
-    let Created { base, is_new } = create(&stores)?;
+    let Created { base, new } = create(&stores)?;
+    let is_new = new.is_some();
     let payload = SubmitPayload {
         statement: submit.statement.clone(),
         subject: submit.subject.clone(),
@@ -42,7 +43,7 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
         }
         Err(failure) => Err(failure),
     };
-    end_after_board(base, is_new && asked.is_err()).await;
+    end_after_board(base, new.filter(|_| asked.is_err())).await;
     let result = asked?;
     let json = json!(result);
     let IntentResult::Submitted { submitted, similar } = result.result else {
@@ -75,18 +76,20 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
             let _ = writeln!(text, "similar: {}  {}", short(similar.fact), brief(&similar.statement, 80));
         }
     }
-    Ok(Page::new(text, json))
+    let remarks = if is_new { beside_new(&stores) } else { String::new() };
+    Ok(Page { remarks, ..Page::new(text, json) })
 }
 
 /// Declares a predicate.
 pub(super) async fn predicate(predicate: &Predicate) -> Result<Page, Failure> {
     let stores = predicate.place.common.choice.stores()?;
-    let Created { base, is_new } = create(&stores)?;
+    let Created { base, new } = create(&stores)?;
+    let remarks = if new.is_some() { beside_new(&stores) } else { String::new() };
     let (name, is_single) = (&predicate.name, predicate.values == Values::Single);
     let declared = base.declare_predicate(&predicate.place.namespace, name, is_single).await;
-    end(base, is_new && declared.is_err()).await;
+    end(base, new.filter(|_| declared.is_err())).await;
     declared.map_err(|error| failure(&error))?;
     let values = if is_single { "one value" } else { "several values" };
     let json = json!({ "predicate": name, "is_single": is_single });
-    Ok(Page::new(format!("{} has {values} at a time\n", visible(name)), json))
+    Ok(Page { remarks, ..Page::new(format!("{} has {values} at a time\n", visible(name)), json) })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use callboard_knowledge::store::{Restored, Transferred, WholeExport};
+use callboard_knowledge::store::{Counts, Restored, Transferred, WholeExport};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use serde_json::json;
 
@@ -13,12 +13,12 @@ use crate::page::{Failure, Page, counted, shown_path};
 use crate::values::{open_given, reason};
 
 use super::arguments::{Backup, Export, Import, Restore};
-use super::base::{Created, create, end, failure, failure_of, open_if_there, open_to_read, place, why};
+use super::base::{Created, Location, create_at, end, failure, failure_of, open_if_there, open_to_read, place, why};
 use super::stored::described;
 
 /// Exports the base. The file gets its name once it is complete.
 pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
-    let common = &export.place.common;
+    let common = &export.common;
     let base = open_to_read(&common.choice.stores()?).await?;
     let Some(file) = export.file.as_deref().filter(|file| *file != Path::new("-")) else {
         if common.json {
@@ -44,7 +44,8 @@ pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
     })?;
     drop(to);
     target.persist(file).map_err(cannot)?;
-    Ok(page("exported", &moved))
+    let counts = base.counts().await.map_err(|error| failure(&error))?;
+    Ok(page("exported", &moved, &counts))
 }
 
 /// Imports an export into the base, which is empty or does not exist.
@@ -59,25 +60,37 @@ pub(super) async fn import(import: &Import) -> Result<Page, Failure> {
         };
         Box::new(BufReader::new(open_given(file).map_err(cannot)?))
     };
-    let stores = import.place.common.choice.stores()?;
+    let stores = import.common.choice.stores()?;
     let place = place(&stores)?;
-    if let Some(base) = open_if_there(&stores)? {
-        base.close().await;
-    }
     // Read before the base is made or locked: standard input may be slow.
-    let reading = tokio::task::spawn_blocking(move || WholeExport::read(from, place.parent().unwrap_or(&place)));
-    let export = reading.await.map_err(|error| Failure::failed(error.to_string()))?;
-    let export = export.map_err(|error| failure_of(&stores, &error))?;
-    let Created { base, is_new } = create(&stores)?;
+    let read = async {
+        if let Some(base) = open_if_there(&stores)? {
+            base.close().await;
+        }
+        let folder = place.file.parent().unwrap_or(&place.file).to_owned();
+        let reading = tokio::task::spawn_blocking(move || WholeExport::read(from, &folder));
+        let export = reading.await.map_err(|error| Failure::failed(error.to_string()))?;
+        export.map_err(|error| failure_of(&stores, &error))
+    };
+    let export = match read.await {
+        Ok(export) => export,
+        Err(failure) => {
+            place.folders.remove();
+            return Err(failure);
+        }
+    };
+    let Created { base, new } = create_at(place, &stores)?;
     let moved = base.import_whole(export).await;
-    end(base, is_new && moved.is_err()).await;
+    let counts = base.counts().await;
+    end(base, new.filter(|_| moved.is_err())).await;
     let moved = moved.map_err(|error| failure_of(&stores, &error))?;
-    Ok(Page { done: Some("the import is in the base".to_owned()), ..page("imported", &moved) })
+    let counts = counts.map_err(|error| failure_of(&stores, &error))?;
+    Ok(Page { done: Some("the import is in the base".to_owned()), ..page("imported", &moved, &counts) })
 }
 
 /// Copies the file of the base, while other processes use it.
 pub(super) async fn backup(backup: &Backup) -> Result<Page, Failure> {
-    let base = open_to_read(&backup.place.common.choice.stores()?).await?;
+    let base = open_to_read(&backup.common.choice.stores()?).await?;
     base.copy_to(&backup.file).await.map_err(|error| failure(&error))?;
     let text = format!("the base is copied to {}\n", shown_path(&backup.file));
     Ok(Page::new(text, json!({ "file": backup.file })))
@@ -85,8 +98,11 @@ pub(super) async fn backup(backup: &Backup) -> Result<Page, Failure> {
 
 /// Puts a backup in the place of the base.
 pub(super) async fn restore(restore: &Restore) -> Result<Page, Failure> {
-    let place = place(&restore.place.common.choice.stores()?)?;
-    let restored = KnowledgeBase::restore(&place, &restore.file).await.map_err(|error| failure(&error))?;
+    let Location { file, folders } = place(&restore.common.choice.stores()?)?;
+    let restored = KnowledgeBase::restore(&file, &restore.file).await.map_err(|error| {
+        folders.remove();
+        failure(&error)
+    })?;
     let Restored { counts, kept } = &restored;
     let mut text = format!("the base is that of {}: {}\n", shown_path(&restore.file), described(counts));
     if let Some(kept) = kept {
@@ -95,14 +111,26 @@ pub(super) async fn restore(restore: &Restore) -> Result<Page, Failure> {
     Ok(Page { done: Some("the base is restored".to_owned()), ..Page::new(text, json!(restored)) })
 }
 
-fn page(what: &str, moved: &Transferred) -> Page {
+fn page(what: &str, moved: &Transferred, counts: &Counts) -> Page {
     let Transferred { entities, documents, passages, facts, contradictions: _, predicates: _ } = *moved;
     let text = format!(
-        "{what}: {} with {}, {}, {}\n",
-        counted(documents, "document"),
-        counted(passages, "passage"),
+        "{what}: {} with {}, {}, {}{}\n",
+        counted(counts.documents, "document"),
+        counted(counts.passages, "passage"),
         counted(facts, "fact"),
-        counted(entities, "entity")
+        counted(entities, "entity"),
+        past(documents.saturating_sub(counts.documents), passages.saturating_sub(counts.passages))
     );
     Page::new(text, json!(moved))
+}
+
+/// How much of an export is found in the past alone.
+fn past(documents: u64, passages: u64) -> String {
+    match (documents, passages) {
+        (0, 0) => String::new(),
+        (0, passages) => format!("; and of the past {}", counted(passages, "passage")),
+        (documents, passages) => {
+            format!("; and of the past {} and {}", counted(documents, "document"), counted(passages, "passage"))
+        }
+    }
 }

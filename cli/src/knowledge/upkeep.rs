@@ -42,7 +42,7 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
         is_shown: false,
     };
     let ended = run.run().await;
-    end_after_board(base, false).await;
+    end_after_board(base, None).await;
     let result = match ended? {
         Ended::Result { result, .. } => result,
         Ended::Left(page) => return Ok(page),
@@ -90,7 +90,7 @@ fn line_of(publish: &Publish, stores: &Stores) -> String {
 
 /// Checks the base, and makes its index again if that was asked for.
 pub(super) async fn doctor(doctor: &Doctor) -> Result<Page, Failure> {
-    let stores = doctor.place.common.choice.stores()?;
+    let stores = doctor.common.choice.stores()?;
     let base = open_to_check(&stores).await?;
     let repaired = if doctor.repair { base.repair().await } else { Ok(()) };
     let findings = base.check().await.map_err(|error| failure_of(&stores, &error))?;

@@ -85,6 +85,20 @@ impl Project {
         relocation::hint(&self.folder, &self.root).await
     }
 
+    /// If this project was moved: where it was, and the base of facts that it had there.
+    pub(crate) fn facts_before(&self) -> Option<(PathBuf, PathBuf)> {
+        relocation::facts_before(&self.folder, &self.root)
+    }
+
+    /// The nearest folder around this project that has a base of facts, and the store that chooses it.
+    pub(crate) fn facts_around(&self) -> Option<(PathBuf, PathBuf)> {
+        let state = self.folder.parent()?;
+        self.root.ancestors().skip(1).find_map(|around| {
+            let folder = state.join(name_of(around));
+            facts_in(&folder).exists().then(|| (around.to_owned(), folder.join("1")))
+        })
+    }
+
     /// The folders of its stores, in order.
     fn stores(&self) -> Result<Vec<PathBuf>, Failure> {
         stores_in(&self.folder).map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&self.folder))))

@@ -76,10 +76,7 @@ pub(crate) fn root_of(folder: &Path) -> PathBuf {
 
 /// If this project was moved, and its earlier stores have runs or facts: where they are, and the command that moves them.
 pub(super) async fn hint(folder: &Path, root: &Path) -> Option<String> {
-    let own = Identity::of(root)?;
-    let others = fs::read_dir(folder.parent()?).ok()?;
-    for other in others.filter_map(|other| Some(other.ok()?.path())).filter(|other| other != folder) {
-        let Some(identity) = Identity::read(&other).filter(|identity| identity.was_moved_to(&own)) else { continue };
+    for (identity, other) in before(folder, root) {
         let stores = stores_in(&other).unwrap_or_default();
         let line = move_line((&other, &stores), folder);
         if !line.is_empty() && (facts_in(&other).exists() || has_runs(&stores).await) {
@@ -88,6 +85,24 @@ pub(super) async fn hint(folder: &Path, root: &Path) -> Option<String> {
         }
     }
     None
+}
+
+/// If this project was moved: where it was, and the base of facts that it had there.
+pub(super) fn facts_before(folder: &Path, root: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut facts = before(folder, root).map(|(identity, other)| (identity.root, facts_in(&other)));
+    facts.find(|(_, facts)| facts.exists())
+}
+
+/// Where the project was before it was moved, with the folder that it had for its stores.
+fn before(folder: &Path, root: &Path) -> impl Iterator<Item = (Identity, PathBuf)> {
+    let (own, folder) = (Identity::of(root), folder.to_owned());
+    let others = folder.parent().and_then(|state| fs::read_dir(state).ok());
+    let others = others.into_iter().flatten().filter_map(|other| Some(other.ok()?.path()));
+    others.filter(move |other| *other != folder).filter_map(move |other| {
+        let identity =
+            Identity::read(&other).filter(|identity| own.as_ref().is_some_and(|own| identity.was_moved_to(own)))?;
+        Some((identity, other))
+    })
 }
 
 /// Whether one of the stores has a run, or cannot be read.

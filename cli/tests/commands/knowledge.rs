@@ -123,6 +123,57 @@ fn what_was_indexed_as_untrusted_stays_so_in_a_folder_around_it_until_it_is_trus
 }
 
 #[test]
+fn a_second_base_names_the_one_of_the_folder_around_or_of_the_project_before_it_was_moved() {
+    let project = Project::new(&[("a.md", "# A\n")]);
+    let kb = |folder: &std::path::Path, arguments: &[&str]| {
+        let mut command = command(folder, &[&["kb"][..], arguments].concat());
+        output_of(command.env("XDG_STATE_HOME", project.state.path()))
+    };
+    let (around, within) = (project.folder.path().join("notes"), project.folder.path().join("notes/within"));
+    fs::create_dir(&within).unwrap();
+    let first = kb(&around, &["submit", "The gate opens at nine."]);
+    assert_eq!((first.code, &*first.error), (Some(0), ""));
+    let shown = around.canonicalize().unwrap();
+    let hint = format!(
+        "the folder around this one, {}, has a base of facts; to use that: callboard kb COMMAND",
+        shown.display()
+    );
+    let missing = kb(&within, &["query", "gate"]);
+    assert!(missing.code == Some(3) && missing.error.contains(&hint), "{}", missing.error);
+    let store = missing.error.trim().rsplit(' ').next().unwrap();
+    assert!(kb(&within, &["query", "gate", "--store", store]).out.contains("The gate opens at nine."));
+    for (arguments, is_new) in [(&["submit", "The wall is high."][..], true), (&["submit", "The wall is old."], false)]
+    {
+        let printed = kb(&within, arguments);
+        assert_eq!((printed.code, printed.error.contains(&hint)), (Some(0), is_new), "{}", printed.error);
+    }
+    let moved = project.folder.path().join("moved");
+    fs::rename(&around, &moved).unwrap();
+    let init = kb(&moved, &["init", "a.md"]);
+    let hint =
+        format!("this project was at {} before, and its base of facts is still there; to have that", shown.display());
+    assert!(init.code == Some(0) && init.error.contains(&hint), "{}", init.error);
+    let line = init.error.split("kept beside: callboard kb ").nth(1).unwrap().lines().next().unwrap();
+    let restored = kb(&moved, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(restored.code, Some(0), "{line}: {}", restored.error);
+    assert!(kb(&moved, &["query", "gate"]).out.contains("The gate opens at nine."));
+}
+
+#[test]
+fn what_ended_is_counted_apart_in_an_export() {
+    let project = Project::new(&[("a.md", "# A\n"), ("b.md", "# B\n")]);
+    project.done(&["init", "notes"]);
+    project.done(&["remove", "notes/b.md"]);
+    let exported = project.done(&["export", "facts.jsonl"]);
+    assert!(exported.starts_with("exported: 1 document with 1 passage, 0 facts, "), "{exported}");
+    assert!(exported.ends_with("; and of the past 1 document and 1 passage\n"), "{exported}");
+    let imported = project.done(&["import", "facts.jsonl", "--store", "other"]);
+    assert_eq!(imported, exported.replacen("exported", "imported", 1));
+    let refused = project.kb(&["export", "again.jsonl", "--namespace", "walls"]);
+    assert!(refused.code == Some(2) && refused.error.contains("--namespace"), "all are exported: {}", refused.error);
+}
+
+#[test]
 fn what_cannot_be_indexed_is_named_with_the_reason() {
     let project = Project::new(&[("empty.md", ""), ("a.md", "# A\n")]);
     fs::write(project.folder.path().join("notes/picture.png"), [0x89, b'P', b'N', b'G', 0, 0, 0, 1, 2]).unwrap();
@@ -626,6 +677,16 @@ fn a_refused_command_leaves_no_base_that_it_has_made() {
             "{arguments:?}: {}",
             missing.error
         );
+    }
+    for command in ["import", "restore"] {
+        let refused = project.kb(&[command, "text.txt", "--store", "folder/new"]);
+        assert_eq!(refused.code, Some(2), "{}", refused.error);
+        assert!(!project.folder.path().join("folder").exists(), "{command} left a folder");
+        let kept = project.folder.path().join("kept/knowledge");
+        fs::create_dir_all(&kept).unwrap();
+        fs::set_permissions(&kept, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(project.kb(&[command, "text.txt", "--store", "kept"]).code, Some(2));
+        assert_eq!(fs::read_dir(&kept).unwrap().count(), 0, "the folder was there before");
     }
     project.done(&["submit", "The gate is open."]);
     assert_eq!(project.kb(&["submit", " . "]).code, Some(2));

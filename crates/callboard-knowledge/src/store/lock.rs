@@ -2,9 +2,9 @@
 //!
 //! The locks of SQLite do not suffice for that: they are on the file that is replaced, and one that is damaged cannot be opened to take them.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,13 +24,14 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes a share of the lock of a base. The file of the lock is created if it is missing, and never removed: another process may be about
-    /// to lock it.
+    /// Takes a share of the lock of a base. The file of the lock is created if it is missing, and stays as long as there is a base.
     pub(super) fn share(base: &Path) -> Result<Self, KnowledgeError> {
-        let (file, path) = open(base, true)?;
+        let (mut file, path) = open(base, true)?;
         for _ in 0..TRIES {
             match file.try_lock_shared() {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) if is_at(&file, &path) => return Ok(Self { _file: file }),
+                // Removed by a process that has made no base after all.
+                Ok(()) => (file, _) = open(base, true)?,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
                 Err(TryLockError::Error(error)) => return Err(KnowledgeError::Io { path, error }),
             }
@@ -41,6 +42,15 @@ impl Lock {
     /// Takes the lock of a base that no process has open, this one included.
     pub(super) fn alone(base: &Path) -> Result<Self, KnowledgeError> {
         alone(open(base, true)?, base)
+    }
+
+    /// Releases a lock that was taken alone, and removes its file if there is no base: a process that has opened the file meanwhile finds
+    /// that it is no longer at its path.
+    pub(super) fn release_without_base(self, base: &Path) {
+        if matches!(base.try_exists(), Ok(false)) {
+            // What is not removed is locked again by the next process.
+            let _ = fs::remove_file(with_suffix(base, "-lock"));
+        }
     }
 
     /// As [`Lock::alone`], of a file that may never have been opened as a base: `None` if it has no lock.
@@ -55,10 +65,18 @@ impl Lock {
 
 fn alone((file, path): (File, PathBuf), base: &Path) -> Result<Lock, KnowledgeError> {
     match file.try_lock() {
-        Ok(()) => Ok(Lock { _file: file }),
+        Ok(()) if is_at(&file, &path) => Ok(Lock { _file: file }),
+        // Another process has removed it, and a third one may have made another.
+        Ok(()) => Err(KnowledgeError::InUse { path: base.to_owned() }),
         Err(TryLockError::WouldBlock) => Err(KnowledgeError::InUse { path: base.to_owned() }),
         Err(TryLockError::Error(error)) => Err(KnowledgeError::Io { path, error }),
     }
+}
+
+/// Whether the file is still at its path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |about: fs::Metadata| (about.dev(), about.ino());
+    file.metadata().is_ok_and(|about| fs::symlink_metadata(path).is_ok_and(|there| of(there) == of(about)))
 }
 
 fn open(base: &Path, creates: bool) -> Result<(File, PathBuf), KnowledgeError> {

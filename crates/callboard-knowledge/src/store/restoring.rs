@@ -56,7 +56,7 @@ impl KnowledgeBase {
 }
 
 fn remove_if_empty(path: &Path) -> Result<(), KnowledgeError> {
-    let _lock = match Lock::alone(path) {
+    let lock = match Lock::alone(path) {
         Err(KnowledgeError::InUse { .. }) => return Ok(()),
         lock => lock?,
     };
@@ -67,14 +67,24 @@ fn remove_if_empty(path: &Path) -> Result<(), KnowledgeError> {
         let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
         fs::remove_file(path).map_err(io)?;
         remove_log(path).map_err(io)?;
+        lock.release_without_base(path);
     }
     Ok(())
 }
 
 fn restore(path: &Path, from: &Path) -> Result<Restored, KnowledgeError> {
-    let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
     // Held from before the copy is read: nobody submits what would then be put aside.
-    let _lock = Lock::alone(path)?;
+    let lock = Lock::alone(path)?;
+    let restored = put(path, from);
+    if restored.is_err() {
+        lock.release_without_base(path);
+    }
+    restored
+}
+
+/// Puts a checked copy of a file in the place of a base that is locked.
+fn put(path: &Path, from: &Path) -> Result<Restored, KnowledgeError> {
+    let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
     let staging = Staging::beside(path).map_err(io)?;
     stage(from, path, &staging)?;
     let counts = checked(&staging.path()).map_err(|error| refused(from, error))?;

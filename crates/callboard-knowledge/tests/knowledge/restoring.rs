@@ -148,6 +148,24 @@ async fn what_is_no_sound_base_is_refused_and_the_base_stays_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_refused_restore_leaves_no_lock_where_there_is_no_base_and_that_of_a_base() {
+    let copied = Copied::new().await;
+    let lock = |base: &Path| PathBuf::from(format!("{}-lock", base.display()));
+    let elsewhere = copied.folder.path().join("elsewhere.db");
+    fs::write(&copied.copy, "no database").unwrap();
+    assert!(KnowledgeBase::restore(&elsewhere, &copied.copy).await.is_err());
+    assert!(!lock(&elsewhere).exists());
+    assert!(copied.restore().await.is_err());
+    assert!(lock(&copied.path).exists());
+    let unused = KnowledgeBase::create(&elsewhere, &Env::system()).unwrap();
+    let other = KnowledgeBase::open(&elsewhere, &Env::system()).unwrap();
+    unused.remove_if_empty().await.unwrap();
+    assert!(lock(&elsewhere).exists() && elsewhere.exists(), "another one has it open");
+    other.remove_if_empty().await.unwrap();
+    assert!(!lock(&elsewhere).exists() && !elsewhere.exists());
+}
+
+#[tokio::test]
 async fn the_file_of_another_base_is_restored_with_its_log_and_not_while_it_is_open() {
     let copied = Copied::new().await;
     let other = KnowledgeBase::open(&copied.copy, &Env::system()).unwrap();
