@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use callboard::messages::visible;
 use callboard_knowledge::facts::{FactState, OnContradiction};
 use callboard_knowledge::intents::{Intent, IntentResult, SubmitPayload};
+use callboard_knowledge::store::Revision;
 use serde_json::json;
 
 use crate::command_line::command_line;
-use crate::page::{Failure, Page, brief, count};
+use crate::page::{Failure, Page, brief, count, time};
 
 use super::arguments::{self, Predicate, Submit, Values};
 use super::base::{Created, beside_new, create, end, end_after_board, failure, short};
@@ -51,11 +52,20 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
     };
     let fact = &submitted.fact;
     let id = short(fact.id);
-    let what = match (submitted.is_new, fact.sources.len()) {
+    let sources = count(fact.sources.len(), "source");
+    let what = match (submitted.is_new, submitted.was_invalid.as_deref()) {
         (true, _) => "is new".to_owned(),
-        (false, sources) => format!("was known; it has {} now", count(sources, "source")),
+        (false, None) => format!("was known; it has {sources} now"),
+        (false, Some(Revision { at, change, by, reason, .. })) => {
+            let reason = if reason.is_empty() { String::new() } else { format!(": {}", brief(reason, 120)) };
+            let (since, change, by) = (time(*at), change.name(), visible(by));
+            format!("was invalid since {since} ({change} by {by}{reason}); it is {} now, with {sources}", fact.state)
+        }
     };
     let mut text = format!("{id}  {}  {what}\n", fact.state);
+    if submitted.has_other_words {
+        let _ = writeln!(text, "it keeps the words in which it was known: {}", brief(&fact.statement, 400));
+    }
     if submitted.lacks_parts {
         text.push_str(
             "it stays without subject, predicate and value, as it was known: submit it in other words to keep these\n",

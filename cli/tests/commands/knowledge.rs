@@ -123,6 +123,23 @@ fn what_was_indexed_as_untrusted_stays_so_in_a_folder_around_it_until_it_is_trus
 }
 
 #[test]
+fn what_is_stated_again_is_printed_with_what_it_was() {
+    let project = Project::new(&[]);
+    let submit = |statement: &str| {
+        let parts = ["--subject", "gate", "--predicate", "opens at", "--value", "nine"];
+        project.done(&[&["submit", statement][..], &parts].concat())
+    };
+    submit("The gate opens at nine.");
+    let words = submit("At nine they open it.");
+    assert!(words.contains("was known; it has 2 sources now\n"), "{words}");
+    assert!(words.contains("it keeps the words in which it was known: The gate opens at nine.\n"), "{words}");
+    project.done(&["invalidate", "the gate opens at nine", "--yes", "--reason", "it was moved"]);
+    let again = submit("The gate opens at nine.");
+    let then = again.split_once("  current  was invalid since ").unwrap().1;
+    assert!(then.ends_with("Z (invalidated by ann: it was moved); it is current now, with 3 sources\n"), "{again}");
+}
+
+#[test]
 fn a_second_base_names_the_one_of_the_folder_around_or_of_the_project_before_it_was_moved() {
     let project = Project::new(&[("a.md", "# A\n")]);
     let kb = |folder: &std::path::Path, arguments: &[&str]| {

@@ -15,7 +15,7 @@ use crate::intents::{
     SubmitPayload, run_intent_loop,
 };
 use crate::search::{Depth, Found, Grounded, Retrieved};
-use crate::store::{ChangeKind, KnowledgeBase};
+use crate::store::{ChangeKind, KnowledgeBase, Revision};
 
 /// How many results a model gets if it does not say.
 const USUAL_LIMIT: usize = 5;
@@ -305,10 +305,21 @@ fn described(result: &IntentResult) -> String {
         IntentResult::Submitted { submitted, similar } => {
             let fact = &submitted.fact;
             let mut text = format!("{} is {}", fact.id, fact.state);
-            let _ = match submitted.is_new {
-                true => write!(text, ", and new"),
-                false => write!(text, "; it was known, and has {} sources now", fact.sources.len()),
+            let sources = fact.sources.len();
+            let _ = match (submitted.is_new, submitted.was_invalid.as_deref()) {
+                (true, _) => write!(text, ", and new"),
+                (false, None) => write!(text, "; it was known, and has {sources} sources now"),
+                (false, Some(Revision { at, change, by, reason, .. })) => {
+                    let (change, reason) = (change.name(), if reason.is_empty() { "no reason" } else { reason });
+                    write!(
+                        text,
+                        "; it was invalid since {at} ({change} by {by}: {reason}), and has {sources} sources now"
+                    )
+                }
             };
+            if submitted.has_other_words {
+                let _ = write!(text, "\nit keeps its words: {}", fact.statement);
+            }
             if submitted.lacks_parts {
                 text.push_str("\nit stays without subject, predicate and value, as it was known: submit it in other words to keep these");
             }

@@ -314,6 +314,7 @@ fn operation(route: &Route) -> Option<Operation> {
                     "fact": schema("Fact"), "is_new": { "type": "boolean" },
                     "contradictions": list(json!({ "type": "object" })), "superseded": list(text()),
                     "similar": list(json!({ "type": "object" })), "lacks_parts": { "type": "boolean" },
+                    "has_other_words": { "type": "boolean" }, "was_invalid": { "type": "object" },
                 }),
                 &["fact", "is_new", "contradictions", "superseded", "similar"],
             );

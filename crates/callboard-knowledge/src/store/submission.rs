@@ -9,7 +9,7 @@ use super::KnowledgeBase;
 use super::error::KnowledgeError;
 use super::facts::{compared, declared, fact_id, fact_of, id_of, invalidate, item_of, named, revision, set_state};
 use super::graph;
-use super::history::{self, Entry, RevisionChange};
+use super::history::{self, Entry, Revision, RevisionChange};
 use super::items::{self, ItemId, NewItem, millis};
 use super::once::once;
 use crate::entities::Named;
@@ -59,12 +59,25 @@ pub struct Submitted {
     /// The fact was known without subject, predicate and value, and stays so: those of the submission are not kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_parts: bool,
+    /// The fact was known in other words, with the same subject, predicate and value, and keeps its own: those of the submission find it too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_other_words: bool,
+    /// The fact was invalid, and was compared anew: the change by which it had become invalid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was_invalid: Option<Box<Revision>>,
 }
 
 impl Submitted {
     fn new(fact: Fact, statement: &Statement) -> Self {
-        let lacks_parts = statement.triple().is_some() && fact.triple.is_none();
-        Self { fact, is_new: false, contradictions: Vec::new(), superseded: Vec::new(), lacks_parts }
+        Self {
+            is_new: false,
+            contradictions: Vec::new(),
+            superseded: Vec::new(),
+            lacks_parts: statement.triple().is_some() && fact.triple.is_none(),
+            has_other_words: fact.id != statement.id(&fact.namespace),
+            was_invalid: None,
+            fact,
+        }
     }
 }
 
@@ -132,7 +145,7 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     {
         return Ok(Submitted::new(fact_of(connection, item)?, statement));
     }
-    let mut restated = None;
+    let (mut restated, mut was_invalid) = (None, None);
     let (item, state, is_new, contradictions, supersedes) = match placed {
         Placement::Refused(contradictions) => return Err(KnowledgeError::Contradicts(contradictions)),
         Placement::OtherParts { known, is_contradiction } => {
@@ -144,6 +157,11 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         Placement::Same { fact, becomes, is_restated, contradictions, supersedes } => {
             let item = item_of(connection, fact)?;
             if let Some(state) = becomes {
+                // Its last change is the one by which it became invalid.
+                was_invalid = history::of_item(connection, item)?
+                    .pop()
+                    .filter(|last| last.state == FactState::Invalid)
+                    .map(Box::new);
                 set_state(connection, item, state, now)?;
             }
             if is_restated {
@@ -190,7 +208,7 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         graph::add_supersession(connection, item, namespace, id, superseded)?;
     }
     let submitted = Submitted::new(fact_of(connection, item)?, statement);
-    Ok(Submitted { is_new, contradictions, superseded: supersedes, ..submitted })
+    Ok(Submitted { is_new, contradictions, superseded: supersedes, was_invalid, ..submitted })
 }
 
 /// Replaces what untrusted sources alone have stated: the text and the parts, what the graph has of them, and what they contradict.

@@ -3,7 +3,7 @@
 use callboard::env::Env;
 use callboard_knowledge::facts::{FactId, FactState, OnContradiction, Source, Statement, Triple};
 use callboard_knowledge::search::ReadFacts;
-use callboard_knowledge::store::{ChangeKind, ChangeRequest, Submission};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, RevisionChange, Submission};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 
 use crate::support::{Base, single, source, submission};
@@ -42,6 +42,34 @@ async fn the_same_fact_twice_is_one_fact_with_two_sources() {
     assert_eq!(again.fact.statement, "The gate opens at nine.");
     assert_eq!(again.fact.sources.iter().map(|source| &*source.by).collect::<Vec<_>>(), ["ann", "bob"]);
     assert_eq!(again.fact.revision, 2);
+}
+
+#[tokio::test]
+async fn a_fact_that_was_invalid_and_is_stated_again_has_the_change_that_invalidated_it() {
+    let base = Base::new();
+    let fact = base.submit("The gate opens at nine.").await.fact.id;
+    base.clock.set(2_000);
+    applied(&base, ChangeKind::Invalidate, fact).await;
+    base.clock.set(3_000);
+    let again = base.submit("The gate opens at nine.").await;
+    let was = again.was_invalid.unwrap();
+    assert_eq!((was.change, &*was.by, &*was.reason), (RevisionChange::Invalidated, "ann", "it is so"));
+    assert_eq!((was.at.as_millis(), again.fact.state, again.is_new), (2_000, FactState::Current, false));
+    let twice = base.submit("The gate opens at nine.").await;
+    assert_eq!((twice.was_invalid, twice.has_other_words), (None, false));
+}
+
+#[tokio::test]
+async fn the_same_parts_in_other_words_are_a_source_of_the_fact_that_keeps_its_words() {
+    let base = Base::new();
+    let parts = ["gate", "opens at", "nine"];
+    base.base.submit(worded("The gate opens at nine.", parts)).await.unwrap();
+    for _ in 0..2 {
+        let other = base.base.submit(worded("At nine they open it.", parts)).await.unwrap();
+        assert!(other.has_other_words && other.fact.statement == "The gate opens at nine.", "{other:?}");
+    }
+    let same = base.base.submit(worded("the gate opens  at nine", parts)).await.unwrap();
+    assert!(!same.has_other_words && same.fact.sources.len() == 4, "{same:?}");
 }
 
 #[tokio::test]
