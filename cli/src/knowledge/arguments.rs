@@ -50,6 +50,14 @@ pub(crate) enum KbCommand {
     Accept(Change),
     /// Show the history of a fact
     Log(Log),
+    /// List the facts that hold or are disputed, the newest first, with their states, sources and since when
+    Facts(Facts),
+    /// List the documents, each with the number of its passages
+    Documents(List),
+    /// List the predicates, and whether they have one value at a time
+    Predicates(List),
+    /// List the namespaces, each with the number of its documents and facts
+    Namespaces(Namespaces),
     /// Write a static site of documents, facts and what they name, with a search that needs no server
     Publish(Publish),
     /// Check the base, with all namespaces: its file, the rules that its rows keep, and the full-text index
@@ -76,9 +84,13 @@ impl KbCommand {
             | Self::Invalidate(Change { place, .. })
             | Self::Accept(Change { place, .. })
             | Self::Log(Log { place, .. })
+            | Self::Facts(Facts { list: List { place, .. }, .. })
+            | Self::Documents(List { place, .. })
+            | Self::Predicates(List { place, .. })
             | Self::Publish(Publish { place, .. })
             | Self::Predicate(Predicate { place, .. }) => &place.common,
-            Self::Doctor(Doctor { common, .. })
+            Self::Namespaces(Namespaces { common, .. })
+            | Self::Doctor(Doctor { common, .. })
             | Self::Export(Export { common, .. })
             | Self::Import(Import { common, .. })
             | Self::Backup(Backup { common, .. })
@@ -250,6 +262,42 @@ pub(crate) struct Log {
     pub(crate) fact: String,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+/// How much of a list is printed.
+#[derive(Debug, Args)]
+pub(crate) struct Limit {
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) limit: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) limit: Limit,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Facts {
+    /// Only those that you have to decide about
+    #[arg(long)]
+    pub(crate) disputed: bool,
+    /// Those that no longer hold, in place of the others; with --disputed both
+    #[arg(long)]
+    pub(crate) invalid: bool,
+    #[command(flatten)]
+    pub(crate) list: List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Namespaces {
+    #[command(flatten)]
+    pub(crate) limit: Limit,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ mod changes;
 mod cycles;
 mod init;
 mod interactive;
+mod lists;
 mod queries;
 mod removal;
 mod session;
@@ -38,6 +39,10 @@ async fn command(command: &KbCommand) -> Result<Page, Failure> {
         KbCommand::Invalidate(change) => changes::main(change, false).await,
         KbCommand::Accept(change) => changes::main(change, true).await,
         KbCommand::Log(log) => changes::log(log).await,
+        KbCommand::Facts(facts) => lists::facts(facts).await,
+        KbCommand::Documents(list) => lists::documents(list).await,
+        KbCommand::Predicates(list) => lists::predicates(list).await,
+        KbCommand::Namespaces(namespaces) => lists::namespaces(namespaces).await,
         KbCommand::Publish(publish) => upkeep::publish(publish).await,
         KbCommand::Doctor(doctor) => upkeep::doctor(doctor).await,
         KbCommand::Export(export) => transfer::export(export).await,

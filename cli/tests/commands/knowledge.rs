@@ -123,6 +123,54 @@ fn what_was_indexed_as_untrusted_stays_so_in_a_folder_around_it_until_it_is_trus
 }
 
 #[test]
+fn facts_documents_predicates_and_namespaces_are_listed() {
+    let project = Project::new(&[("a.md", "# A\n\nText.\n"), ("b.md", "# B\n\nText.\n")]);
+    let none = project.kb(&["facts"]);
+    assert!(none.code == Some(3) && none.error.contains("callboard kb init"), "{}", none.error);
+    project.done(&["init", "notes"]);
+    let none = project.kb(&["facts"]);
+    assert_eq!((none.code, &*none.out, &*none.error), (Some(0), "", "there are no facts\n"));
+    let submit = |value: &str, more: &[&str]| {
+        let statement = format!("The gate opens at {value}.");
+        let triple = ["submit", &statement, "--subject", "gate", "--predicate", "opens at", "--value", value];
+        project.done(&[&triple[..], more].concat())
+    };
+    submit("nine", &["--single", "--from", "notes/a.md:1"]);
+    submit("ten", &[]);
+    project.done(&["submit", "The wall is high.", "--namespace", "walls"]);
+    let facts = project.done(&["facts"]);
+    let lines: Vec<&str> = facts.lines().collect();
+    assert!(lines.len() == 3 && lines[1].contains("disputed") && lines[2].contains("current"), "{facts}");
+    assert!(
+        lines[2].trim().starts_with("fact-") && lines[2].ends_with("The gate opens at nine.  notes/a.md:1"),
+        "{facts}"
+    );
+    assert!(lines[1].ends_with("The gate opens at ten.   ann"), "{facts}");
+    let one = project.kb(&["facts", "--limit", "1"]);
+    assert_eq!((one.out.lines().count(), &*one.error), (2, "1 fact more; a higher --limit lists them\n"));
+    assert_eq!(project.done(&["facts", "--disputed"]).lines().count(), 2);
+    assert_eq!(project.done(&["facts", "--invalid"]), "");
+    project.done(&["accept", "the gate opens at ten", "--yes"]);
+    assert!(project.done(&["facts", "--invalid"]).contains("The gate opens at nine."));
+    let json = project.kb(&["facts", "--disputed", "--invalid", "--json"]).json();
+    assert_eq!((&json["count"], &json["facts"][0]["state"]), (&1.into(), &"invalid".into()), "{json}");
+    assert_eq!(json["facts"][0]["sources"][0]["place"], "notes/a.md:1");
+
+    let documents = project.done(&["documents"]);
+    assert!(documents.lines().nth(1).unwrap().trim().starts_with("notes/a.md         1  "), "{documents}");
+    let json = project.kb(&["documents", "--limit", "1", "--json"]).json();
+    assert_eq!((&json["count"], &json["documents"][0]["document"]), (&2.into(), &"notes/a.md".into()), "{json}");
+    let predicates = project.done(&["predicates"]);
+    assert!(predicates.lines().nth(1).unwrap().starts_with(" opens at   one                   1"), "{predicates}");
+    let json = project.kb(&["predicates", "--json"]).json();
+    assert_eq!(json["predicates"][0], serde_json::json!({ "predicate": "opens at", "is_single": true, "facts": 1 }));
+    let namespaces = project.kb(&["namespaces", "--json"]).json();
+    let walls = serde_json::json!({ "namespace": "walls", "documents": 0, "current": 1, "disputed": 0, "invalid": 0 });
+    assert_eq!((&namespaces["count"], &namespaces["namespaces"][1]), (&2.into(), &walls));
+    assert!(project.done(&["namespaces"]).contains("walls"));
+}
+
+#[test]
 fn what_is_stated_again_is_printed_with_what_it_was() {
     let project = Project::new(&[]);
     let submit = |statement: &str| {

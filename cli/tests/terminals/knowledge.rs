@@ -30,6 +30,17 @@ fn commands_are_typed_at_the_terminal_and_a_change_needs_consent() {
         let shown = screen.until("kb> ");
         assert!(shown.contains(expected), "{shown}");
     }
+    screen.types("/facts --invalid\n");
+    let shown = screen.until("kb> ");
+    assert!(shown.contains("  invalid  ") && shown.contains("The gate opens at nine."), "{shown}");
+    screen.types("/namespaces\n");
+    let shown = screen.until("kb> ");
+    assert!(shown.contains("default") && shown.contains("disputed"), "{shown}");
+    for typed in ["help", "/help"] {
+        screen.types(format!("{typed}\n"));
+        let shown = screen.until("kb> ");
+        assert!(shown.contains("/log FACT"), "{shown}");
+    }
     screen.types("/nonsense\n");
     let shown = screen.until("kb> ");
     assert!(shown.contains("there is no command /nonsense:") && shown.contains("/log FACT"), "{shown}");

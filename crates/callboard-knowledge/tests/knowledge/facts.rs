@@ -73,6 +73,46 @@ async fn the_same_parts_in_other_words_are_a_source_of_the_fact_that_keeps_its_w
 }
 
 #[tokio::test]
+async fn lists_have_the_newest_facts_and_what_else_a_namespace_has() {
+    let base = Base::new();
+    let first = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact.id;
+    base.clock.set(2_000);
+    let second = base.submit("Keys rotate each month.").await.fact.id;
+    base.clock.set(3_000);
+    let third = base.base.submit(single("gate", "opens at", "ten")).await.unwrap().fact.id;
+    base.base.submit(Submission { namespace: "other".to_owned(), ..submission("The wall is high.") }).await.unwrap();
+    base.clock.set(4_000);
+    applied(&base, ChangeKind::Invalidate, first).await;
+    let list = async |states: &[FactState], limit| {
+        let found = base.base.facts("default", states, limit).await.unwrap();
+        (found.rows.iter().map(|fact| fact.id).collect::<Vec<_>>(), found.count)
+    };
+    assert_eq!(list(&FactState::ALL, 9).await, (vec![first, third, second], 3));
+    assert_eq!(list(&FactState::ALL, 2).await, (vec![first, third], 3));
+    assert_eq!(list(&[FactState::Disputed], 9).await, (vec![third], 1));
+    assert_eq!(list(&[], 9).await, (Vec::new(), 0));
+
+    base.base.declare_predicate("default", "is", false).await.unwrap();
+    let parts = Statement::new("a b c", Some(Triple { subject: "a".into(), predicate: "B".into(), value: "c".into() }));
+    base.base.submit(Submission { statement: parts.unwrap(), ..submission("x") }).await.unwrap();
+    let predicates = base.base.predicates("default", 9).await.unwrap();
+    let rows: Vec<_> = predicates.rows.iter().map(|row| (&*row.predicate, row.is_single, row.facts)).collect();
+    assert_eq!(rows, [("b", None, 1), ("is", Some(false), 0), ("opens at", Some(true), 1)]);
+    assert_eq!(base.base.predicates("default", 1).await.unwrap().count, 3);
+
+    base.write("b.md", &[("B", "One."), ("B", "Two.")]).await;
+    base.write("a.md", &[("A", "Three.")]).await;
+    base.write("gone.md", &[("Gone", "Four.")]).await;
+    base.base.end_document("default", "gone.md").await.unwrap();
+    let documents = base.base.documents("default", 1).await.unwrap();
+    assert_eq!((&*documents.rows[0].document, documents.rows[0].passages, documents.count), ("a.md", 1, 2));
+    let namespaces = base.base.namespaces(9).await.unwrap();
+    let counts =
+        namespaces.rows.iter().map(|row| (&*row.namespace, row.documents, [row.current, row.disputed, row.invalid]));
+    assert_eq!(counts.collect::<Vec<_>>(), [("default", 2, [2, 1, 1]), ("other", 0, [1, 0, 0])]);
+}
+
+#[tokio::test]
 async fn trusted_sources_are_kept_in_place_of_the_newest_untrusted_ones() {
     let base = Base::new();
     let by = |by: &str, is_untrusted| Submission {
