@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use callboard::messages::visible;
+use callboard_knowledge::facts::Triple;
 use callboard_knowledge::intents::{Intent, IntentResult, InvalidatePayload};
 use callboard_knowledge::store::{ChangeKind, Preview};
 use serde_json::json;
@@ -110,7 +111,13 @@ pub(super) async fn log(log: &Log) -> Result<Page, Failure> {
             brief(&revision.reason, 120),
         ]);
     }
-    let mut text = format!("{}  {}\n\n{}\n", fact.id, brief(&fact.statement, 200), lines_of(&drawn));
+    let mut text = format!("{}  {}\n", fact.id, brief(&fact.statement, 200));
+    if let Some(Triple { subject, predicate, value }) = &fact.triple {
+        for (part, name) in [("subject", subject), ("predicate", predicate), ("value", value)] {
+            let _ = writeln!(text, "{part}: {}", brief(name, 200));
+        }
+    }
+    let _ = write!(text, "\n{}\n", lines_of(&drawn));
     for source in &fact.sources {
         let place = source.place.as_deref().map(|place| format!("  {}", visible(place))).unwrap_or_default();
         let untrusted = if source.is_untrusted { "  (untrusted)" } else { "" };

@@ -11,8 +11,9 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, brief, count};
 
-use super::arguments::Query;
+use super::arguments::{NAMESPACE, Query};
 use super::base::{open_to_read, short};
+use super::lists::sources;
 use super::session::Session;
 
 /// The most characters of a passage that are shown.
@@ -70,14 +71,13 @@ fn text(retrieved: &Retrieved, query: &Query) -> String {
     let mut text = String::new();
     for (number, Grounded { cite, found, is_untrusted, .. }) in (1..).zip(&retrieved.results) {
         let (place, title, body) = match found {
-            Found::Fact(fact) => {
-                let sources = count(fact.sources.len(), "source");
-                (short(fact.id), format!("{} · {sources}", fact.state), &*fact.statement)
+            Found::Fact(fact) => (short(fact.id), format!("{} · from {}", fact.state, sources(fact)), &*fact.statement),
+            Found::Passage { title, text, .. } => {
+                let untrusted = if *is_untrusted { "  (untrusted)" } else { "" };
+                (visible(cite), format!("{}{untrusted}", visible(title)), &**text)
             }
-            Found::Passage { title, text, .. } => (visible(cite), visible(title), &**text),
         };
-        let untrusted = if *is_untrusted { "  (untrusted)" } else { "" };
-        let _ = writeln!(text, "{number}. {place}  {title}{untrusted}");
+        let _ = writeln!(text, "{number}. {place}  {title}");
         for line in excerpt(&query.question, &visible_lines(body.trim_end().trim_start_matches('\n')), SHOWN).lines() {
             let _ = writeln!(text, "   {line}");
         }
@@ -88,13 +88,17 @@ fn text(retrieved: &Retrieved, query: &Query) -> String {
 
 fn remark(retrieved: &Retrieved, query: &Query, passes: u32) -> String {
     let passes = if passes > 1 { format!(" after {passes} passes") } else { String::new() };
+    let namespace = match &*query.place.namespace {
+        NAMESPACE => String::new(),
+        other => format!(" in the namespace {}", visible(other)),
+    };
     if retrieved.results.is_empty() {
         let then = if query.as_of.is_some() { "was known about it then" } else { "is known about it" };
-        return format!("nothing {then}{passes}\n");
+        return format!("nothing {then}{namespace}{passes}\n");
     }
     // A search that was widened may have found more than it hands out.
     let shown = retrieved.results.len();
     let all = retrieved.checkpoints.last().map_or(shown, |checkpoint| checkpoint.found.max(shown));
     let more = if all > shown { "; a higher --limit shows more of them" } else { "" };
-    format!("{}{passes}, confidence {:.2}{more}\n", count(all, "result"), retrieved.confidence)
+    format!("{}{namespace}{passes}, confidence {:.2}{more}\n", count(all, "result"), retrieved.confidence)
 }

@@ -171,6 +171,28 @@ fn facts_documents_predicates_and_namespaces_are_listed() {
 }
 
 #[test]
+fn a_query_prints_the_places_of_facts_and_the_namespace_and_a_log_the_parts() {
+    let project = Project::new(&[]);
+    let parts = ["--subject", "keys", "--predicate", "rotate on", "--value", "the first"];
+    let at = |place: &'static str| [&["submit", "Keys rotate.", "--from", place][..], &parts].concat();
+    for place in ["a.md:1", "b.md", "c.md", "d.md"] {
+        project.done(&at(place));
+    }
+    assert!(project.done(&["query", "keys"]).contains("  current · from a.md:1, b.md, c.md and 1 more\n"));
+    let log = project.done(&["log", "keys rotate"]);
+    assert!(log.contains("Keys rotate.\nsubject: keys\npredicate: rotate on\nvalue: the first\n\n"), "{log}");
+    let id = log.split_whitespace().next().unwrap();
+    for named in [id, &id[..12]] {
+        assert!(project.done(&["query", named]).starts_with(&format!("1. {}", &id[..12])), "{named}");
+    }
+    project.done(&["submit", "The wall is high.", "--namespace", "walls"]);
+    let other = project.kb(&["query", "wall", "--namespace", "walls"]);
+    assert!(other.error.starts_with("1 result in the namespace walls"), "{}", other.error);
+    let none = project.kb(&["query", "wall"]);
+    assert!(none.code == Some(3) && none.error.starts_with("nothing is known about it after"), "{}", none.error);
+}
+
+#[test]
 fn what_is_stated_again_is_printed_with_what_it_was() {
     let project = Project::new(&[]);
     let submit = |statement: &str| {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::sha256;
-use crate::facts::FactId;
+use crate::facts::{FactId, FactState};
 use crate::intents::{
     ConsumerIntentEnvelope, InPlace, Intent, IntentLoopConfig, IntentResult, InvalidatePayload, Origin, QueryPayload,
     SubmitPayload, run_intent_loop,
@@ -274,7 +274,10 @@ fn found(retrieved: &Retrieved) -> ToolOutput {
     let mut shown = 0;
     for Grounded { cite, found, .. } in &retrieved.results {
         let (about, body) = match found {
-            Found::Fact(fact) => (format!("a {} fact", fact.state), &*fact.statement),
+            Found::Fact(fact) => {
+                let article = if fact.state == FactState::Invalid { "an" } else { "a" };
+                (format!("{article} {} fact", fact.state), &*fact.statement)
+            }
             Found::Passage { title, text, .. } => (title.clone(), &**text),
         };
         let end = (0..=body.len().min(SHOWN)).rev().find(|end| body.is_char_boundary(*end)).unwrap_or(0);

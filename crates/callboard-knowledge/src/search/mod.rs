@@ -68,5 +68,6 @@ pub use excerpt::excerpt;
 pub use found::{
     Checkpoint, Depth, Found, Grounded, MAX_LIMIT, MAX_QUERY, ReadFacts, Retrieved, Status, USUAL_LIMIT, Why,
 };
+pub(crate) use retrieving::grounded;
 pub use retrieving::{Retriever, StagedText};
 pub use score::{Confidence, confidence};

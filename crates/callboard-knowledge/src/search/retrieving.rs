@@ -113,7 +113,7 @@ fn retrieve(
 }
 
 /// The result of a row, unless it did not hold at the time.
-fn grounded(
+pub(crate) fn grounded(
     connection: &Connection,
     item: ItemId,
     as_of: Option<Timestamp>,

@@ -174,7 +174,7 @@ pub(super) fn invalidate(
 }
 
 /// The row of a fact.
-pub(super) fn item_of(connection: &Connection, id: FactId) -> Result<ItemId, KnowledgeError> {
+pub(crate) fn item_of(connection: &Connection, id: FactId) -> Result<ItemId, KnowledgeError> {
     let mut find = connection.prepare_cached("SELECT item FROM kb_facts WHERE fact = ?1")?;
     find.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?.ok_or(KnowledgeError::NoSuchFact { id })
 }

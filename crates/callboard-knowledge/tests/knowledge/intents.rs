@@ -7,6 +7,7 @@ use callboard_knowledge::intents::{
     Answer, ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, LOOP_AGENT, PASS_AGENT,
     UncheckedAnswer, agents, agents_for, result_of, task,
 };
+use callboard_knowledge::search::Found;
 use serde_json::{Value, json};
 
 use crate::support::{Base, untrusted};
@@ -65,6 +66,39 @@ async fn what_is_submitted_is_found_and_no_longer_once_it_was_invalidated() {
     let found = done(&board, Intent::QueryTruth, query).await;
     let IntentResult::Found { retrieved, .. } = found.result else { panic!("{found:?}") };
     assert_eq!(retrieved.results, []);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_query_that_is_the_id_of_a_fact_finds_that_fact_first_whatever_its_state() {
+    let base = Base::new();
+    let board = board(&base, Vec::new()).await;
+    let fact = base.submit("The gate opens at nine.").await.fact;
+    base.write("a.md", &[("Ids", &format!("As {} has it, the fact is known: fact, fact, fact.", fact.id))]).await;
+    let first = async |query: &str, as_of: Option<&str>| {
+        let found = done(&board, Intent::QueryTruth, json!({ "query": query, "as_of": as_of })).await;
+        let IntentResult::Found { retrieved, .. } = found.result else { panic!("{found:?}") };
+        retrieved
+    };
+    let (id, long) = (fact.id.to_string(), "1970-01-01T00:00:00.500Z");
+    for query in [&*id, &id[..15], &format!(" {id}\n")] {
+        let found = first(query, None).await;
+        let cites: Vec<&str> = found.results.iter().map(|result| &*result.cite).collect();
+        assert!(cites[0] == id && cites.iter().filter(|cite| **cite == id).count() == 1, "{query}: {cites:?}");
+        assert!(found.confidence > 0.8 && found.results[0].why.coverage == 1.0, "{query}: {found:?}");
+    }
+    // The document is found by words of its own.
+    assert_eq!(first(&id, None).await.results[1].cite, "a.md:1");
+    assert_eq!(first(&format!("is {id} known?"), None).await.results[0].cite, "a.md:1");
+    // It was not known then.
+    assert!(first(&id, Some(long)).await.results.iter().all(|result| result.cite != id));
+    let change = json!({ "fact": id });
+    let preview = done(&board, Intent::InvalidateFact, change).await;
+    let IntentResult::Preview(preview) = preview.result else { panic!("{preview:?}") };
+    done(&board, Intent::InvalidateFact, json!({ "fact": id, "apply": preview.hash })).await;
+    let results = first(&id, None).await.results;
+    let Found::Fact(invalid) = &results[0].found else { panic!("{results:?}") };
+    assert_eq!((invalid.id, invalid.state), (fact.id, FactState::Invalid));
     board.shutdown().await;
 }
 

@@ -12,6 +12,7 @@ use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, LlmAgent, Tool, ToolScope, Tools, tools as usual};
 use callboard_knowledge::facts::FactState;
 use callboard_knowledge::search::{Found, ReadFacts};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest};
 use callboard_knowledge::tools;
 use serde_json::json;
 
@@ -68,6 +69,40 @@ async fn a_model_submits_and_finds_facts() {
     assert!(told[1].contains("The gate opens at nine.") && told[1].contains("a current fact"), "{told:?}");
     let expected = ("The gate opens at nine.".to_owned(), FactState::Current, Some("notices.md:3".to_owned()));
     assert_eq!(facts(&base, "gate").await, [expected]);
+}
+
+#[tokio::test]
+async fn a_model_is_told_what_was_invalid_and_the_words_that_a_fact_keeps() {
+    let base = Base::new();
+    let parts = json!({ "subject": "gate", "predicate": "opens at", "value": "nine" });
+    let submit = |statement: &str| {
+        let mut submit = parts.clone();
+        submit["statement"] = statement.into();
+        submit
+    };
+    let first = base.submit("The key is old.").await.fact.id;
+    let change = ChangeRequest {
+        kind: ChangeKind::Invalidate,
+        fact: first,
+        reason: "it is new".to_owned(),
+        by: "ann".to_owned(),
+        run: None,
+    };
+    let preview = base.base.preview(&change).await.unwrap();
+    base.base.apply(change, &preview.hash, None).await.unwrap();
+    let model = ScriptedModel::new()
+        .calls("SubmitFact", submit("The gate opens at nine."))
+        .calls("SubmitFact", submit("At nine they open it."))
+        .calls("QueryTruth", json!({ "query": first }))
+        .calls("SubmitFact", json!({ "statement": "The key is old." }))
+        .says("done");
+    let told = told(&base, model, Task::new("x")).await;
+    assert!(told[1].ends_with("2 sources now\nit keeps its words: The gate opens at nine."), "{told:?}");
+    assert!(told[2].contains(&format!("[{first}] an invalid fact")), "{told:?}");
+    assert!(
+        told[3].contains("it was invalid since 1970-01-01T00:00:01.000Z (invalidated by ann: it is new)"),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
