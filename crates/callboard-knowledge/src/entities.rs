@@ -70,6 +70,9 @@ pub enum EntityKind {
 }
 
 impl EntityKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Identifier, Self::Heading, Self::File, Self::Document, Self::Fact, Self::Thing];
+
     /// Its name, as in JSON and in the store.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -3,6 +3,11 @@
 use callboard::messages::Timestamp;
 use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
+/// The last time that has such a text, in milliseconds since 1970.
+pub(crate) fn last() -> i64 {
+    jiff::Timestamp::MAX.as_millisecond()
+}
+
 pub(crate) fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(time)
 }

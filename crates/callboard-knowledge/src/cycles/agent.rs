@@ -192,7 +192,7 @@ async fn answers(turn: &Turn, questions: Vec<String>) -> Result<Vec<Answered>, T
 /// What can pass is tried again; what cannot is not.
 pub(super) fn base_error(error: KnowledgeError) -> TurnError {
     match error {
-        error @ (KnowledgeError::Busy | KnowledgeError::Full | KnowledgeError::DamagedIndex) => error.into(),
+        error if error.may_pass() => error.into(),
         error => Terminal(error).into(),
     }
 }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub(crate) use rules::has_one_value;
 pub use rules::{Contradiction, OnContradiction, Placement, Similar, Stored, place};
 pub(crate) use statement::predicate_form;
 pub use statement::{FactError, MAX_PART, MAX_STATEMENT, Statement, Triple};
@@ -94,6 +95,25 @@ impl fmt::Display for FactState {
     }
 }
 
+/// The most bytes of what a base keeps of who changes a fact and from where: a name, a place, a run; and of the reason that somebody gives.
+pub const MAX_TEXT: usize = 1 << 10;
+
+/// The most bytes of a reason that a base keeps: those that somebody gives, with what they lead to. A longer one is cut.
+pub(crate) const MAX_REASON: usize = 64 << 10;
+
+/// Refuses texts of which one is longer than [`MAX_TEXT`].
+pub(crate) fn check_texts<const N: usize>(texts: [(&'static str, &str); N]) -> Result<(), FactError> {
+    match texts.into_iter().find(|(_, text)| text.len() > MAX_TEXT) {
+        Some((part, text)) => Err(FactError::LongChange { part, bytes: text.len(), most: MAX_TEXT }),
+        None => Ok(()),
+    }
+}
+
+/// As much of a reason as is kept.
+pub(crate) fn kept_reason(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(MAX_REASON)]
+}
+
 /// Where a fact comes from: who submitted it, and the place that says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -116,6 +136,14 @@ pub struct Source {
     /// The run had read untrusted input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_untrusted: bool,
+}
+
+impl Source {
+    /// Refuses one that is longer than what a base keeps.
+    pub(crate) fn check(&self) -> Result<(), FactError> {
+        let [place, run] = [&self.place, &self.run].map(|text| text.as_deref().unwrap_or_default());
+        check_texts([("the name of whoever submits", &self.by), ("the place", place), ("the run", run)])
+    }
 }
 
 /// One thing that is known, as the base has it.

@@ -18,6 +18,8 @@ pub struct Stored {
     pub has_form: bool,
     /// It has a trusted source, or a person has decided that it holds. Another is what untrusted input says: its parts may be invented.
     pub is_vouched: bool,
+    /// It is disputed, and no trusted source has stated it since it is: a trusted one decides it.
+    pub lacks_trust: bool,
     /// Its triple, in normal form.
     pub triple_form: Option<Triple>,
 }
@@ -120,7 +122,12 @@ pub fn place(
     let contradictions: Vec<Contradiction> = contradicted.into_iter().map(|(_, why)| why).collect();
     let is_restated = restated.is_some();
     // A fact that holds gets a source, whatever else is said about it.
-    if let Some(same) = same.filter(|same| same.state != FactState::Invalid && !is_restated) {
+    let is_compared_anew = |same: &Stored| match same.state {
+        FactState::Invalid => true,
+        FactState::Disputed => is_restated || (same.lacks_trust && !is_untrusted),
+        FactState::Current => is_restated,
+    };
+    if let Some(same) = same.filter(|same| !is_compared_anew(same)) {
         return Placement::Same { fact: same.id, becomes: None, is_restated, contradictions, supersedes: Vec::new() };
     }
     let (state, supersedes) = match on {
@@ -160,6 +167,12 @@ fn same<'a>(statement: &Statement, stored: &'a [Stored], is_untrusted: bool) -> 
     })
 }
 
+/// Why a fact with this triple contradicts those with another value, whose predicate has one at a time.
+pub(crate) fn has_one_value(triple: &Triple) -> String {
+    let Triple { subject, predicate, value } = triple;
+    format!("{predicate:?} of {subject:?} has one value at a time, and that is {value:?}")
+}
+
 /// Why a fact contradicts the statement, if it does.
 fn contradiction(
     statement: &Statement,
@@ -172,9 +185,7 @@ fn contradiction(
         && new.predicate == old.predicate
         && new.value != old.value
     {
-        let reason =
-            format!("{:?} of {:?} has one value at a time, and that is {:?}", old.predicate, old.subject, old.value);
-        return Some(Contradiction { fact: fact.id, reason });
+        return Some(Contradiction { fact: fact.id, reason: has_one_value(old) });
     }
     judged.iter().find(|judged| judged.fact == fact.id).cloned()
 }

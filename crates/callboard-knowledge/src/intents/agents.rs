@@ -20,7 +20,7 @@ use super::looping::run_intent_loop;
 use super::origin::Origin;
 use crate::facts::OnContradiction;
 use crate::search::Retrieved;
-use crate::store::{KnowledgeBase, KnowledgeError};
+use crate::store::KnowledgeBase;
 
 /// The agent that runs the loop of an intent.
 pub const LOOP_AGENT: &str = "knowledge";
@@ -257,9 +257,7 @@ impl Agent for PassAgent {
 fn turn_error(error: IntentError) -> TurnError {
     match error {
         IntentError::Turn(error @ DelegationError::Turn(_)) => error.into(),
-        IntentError::Base(error @ (KnowledgeError::Busy | KnowledgeError::Full | KnowledgeError::DamagedIndex)) => {
-            error.into()
-        }
+        IntentError::Base(error) if error.may_pass() => error.into(),
         error => Terminal(error).into(),
     }
 }

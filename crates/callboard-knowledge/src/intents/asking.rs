@@ -1,6 +1,9 @@
 //! Agents of a board that passes ask, and why there may be no result.
 
+use std::path::{Path, PathBuf};
+
 use callboard::messages::Json;
+use callboard_text::visible;
 use futures::future::BoxFuture;
 use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
@@ -14,6 +17,14 @@ pub enum IntentError {
     /// The base failed.
     #[error(transparent)]
     Base(#[from] KnowledgeError),
+    /// The base failed, and will fail again.
+    #[error("the base {}: {error}", visible(&.path.to_string_lossy()))]
+    At {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        error: KnowledgeError,
+    },
     /// A pass that was delegated has no result.
     #[error(transparent)]
     Turn(#[from] callboard::actors::DelegationError),
@@ -23,6 +34,16 @@ pub enum IntentError {
     /// The config names a provider, which only a board has.
     #[error("the provider {0:?} is an agent of a board, and this intent runs without one")]
     NoBoard(String),
+}
+
+impl IntentError {
+    /// Names the file of the base in an error of it that does not pass.
+    pub(super) fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Base(error) if !error.may_pass() => Self::At { path: path.to_owned(), error },
+            error => error,
+        }
+    }
 }
 
 /// Asks an agent of a board, and returns its answer.

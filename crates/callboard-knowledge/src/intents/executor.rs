@@ -100,6 +100,10 @@ impl InPlace {
 
     /// As [`ToolExecutor::execute`], with agents to ask.
     pub(super) async fn execute_with(&self, pass: Pass, ask: Option<Ask<'_>>) -> Result<PassResult, IntentError> {
+        self.executed(pass, ask).await.map_err(|error| error.at(self.base.path()))
+    }
+
+    async fn executed(&self, pass: Pass, ask: Option<Ask<'_>>) -> Result<PassResult, IntentError> {
         match pass {
             Pass::ReadFacts { query, namespace, depth, limit, as_of } => {
                 let router = DefaultIntentRouter::new(self.base.clone());

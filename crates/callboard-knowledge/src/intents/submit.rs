@@ -20,9 +20,6 @@ const SIMILAR: usize = 5;
 /// How often a submission is judged again because facts changed meanwhile.
 const JUDGED_AGAIN: u32 = 3;
 
-/// The most bytes of the place of a source.
-const MAX_PLACE: usize = 1024;
-
 /// Submits statements.
 #[derive(Clone, Debug)]
 pub struct SubmitOrchestrator {
@@ -103,13 +100,13 @@ impl SubmitOrchestrator {
         if is_single && triple.is_none() {
             return Err(FactError::PartOfTriple);
         }
-        if let Some(place) = place.as_ref().filter(|place| place.len() > MAX_PLACE) {
-            return Err(FactError::TooLong { part: "the place", bytes: place.len(), most: MAX_PLACE });
-        }
+        // Before a model is asked.
+        let source = self.origin.source(principal, place);
+        source.check()?;
         Ok(Submission {
             namespace: namespace.to_owned(),
             statement: Statement::new(&statement, triple)?,
-            source: self.origin.source(principal, place),
+            source,
             is_single,
             on_contradiction,
             judged: Vec::new(),

@@ -13,7 +13,7 @@ use super::history::{self, Entry, RevisionChange};
 use super::items::ItemId;
 use super::once::once;
 use crate::digest::sha256;
-use crate::facts::{Fact, FactError, FactId, FactState, Statement};
+use crate::facts::{Fact, FactError, FactId, FactState, Statement, check_texts};
 
 /// What is done to a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,18 +42,10 @@ pub struct ChangeRequest {
     pub run: Option<String>,
 }
 
-/// The most bytes of the reason of a change, of who asks for it, and of its run.
-const MAX_TEXT: usize = 1024;
-
 impl ChangeRequest {
     fn check(&self) -> Result<(), FactError> {
         let run = self.run.as_deref().unwrap_or_default();
-        for (part, text) in [("the reason", &*self.reason), ("the name of whoever asks", &*self.by), ("the run", run)] {
-            if text.len() > MAX_TEXT {
-                return Err(FactError::LongChange { part, bytes: text.len(), most: MAX_TEXT });
-            }
-        }
-        Ok(())
+        check_texts([("the reason", &self.reason), ("the name of whoever asks", &self.by), ("the run", run)])
     }
 }
 

@@ -188,6 +188,13 @@ pub enum KnowledgeError {
     },
 }
 
+impl KnowledgeError {
+    /// Whether what failed may be done later, so that it is tried again.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Busy | Self::Full | Self::DamagedIndex)
+    }
+}
+
 fn listed(contradictions: &[Contradiction]) -> String {
     let each = contradictions.iter().map(|contradiction| format!("{} ({})", contradiction.fact, contradiction.reason));
     each.collect::<Vec<_>>().join(", ")
@@ -229,6 +236,9 @@ impl From<rusqlite::Error> for KnowledgeError {
         // The index of the log cannot grow, which is the first thing that a process does which opens the base.
         if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
             return Self::Full;
+        }
+        if let rusqlite::Error::QueryReturnedNoRows = error {
+            return Self::Damaged { cause: "it lacks a row that another one names".to_owned() };
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,

@@ -69,9 +69,11 @@ fn range(digits: &str) -> Option<[uuid::Uuid; 2]> {
     if is_digits { Some([uuid::Uuid::parse_str(&first).ok()?, uuid::Uuid::parse_str(&last).ok()?]) } else { None }
 }
 
-/// The columns of a fact that is compared: the last one is whether it is vouched for.
+/// The columns of a fact that is compared: the last ones are whether it is vouched for, and whether it is disputed and lacks trust.
 const STORED: &str = "f.fact, f.revision, f.state, f.subject_form, f.predicate_form, f.value_form,
-    f.state = 'current' OR EXISTS (SELECT 1 FROM kb_sources s WHERE s.item = f.item AND NOT s.is_untrusted)";
+    f.state = 'current' OR EXISTS (SELECT 1 FROM kb_sources s WHERE s.item = f.item AND NOT s.is_untrusted),
+    f.state = 'disputed' AND NOT EXISTS (
+        SELECT 1 FROM kb_sources s WHERE s.item = f.item AND NOT s.is_untrusted AND s.at >= f.valid_from)";
 
 /// The facts that state the same, and those about the same property of the same thing.
 pub(super) fn compared(
@@ -112,13 +114,17 @@ pub(super) fn named(connection: &Connection, namespace: &str, id: FactId) -> Res
 }
 
 fn stored_of(row: &Row<'_>, has_form: bool) -> rusqlite::Result<Stored> {
-    let parts: (Option<String>, Option<String>, Option<String>) = (row.get(3)?, row.get(4)?, row.get(5)?);
-    let triple_form = match parts {
+    let (id, revision, state) = (fact_id(row, 0)?, row.get(1)?, state(row, 2)?);
+    let (is_vouched, lacks_trust) = (row.get(6)?, row.get(7)?);
+    Ok(Stored { id, revision, state, has_form, is_vouched, lacks_trust, triple_form: triple(row, 3)? })
+}
+
+/// The three parts in a column and those after it.
+pub(super) fn triple(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Triple>> {
+    Ok(match (row.get(first)?, row.get(first + 1)?, row.get(first + 2)?) {
         (Some(subject), Some(predicate), Some(value)) => Some(Triple { subject, predicate, value }),
         _ => None,
-    };
-    let (id, revision, state, is_vouched) = (fact_id(row, 0)?, row.get(1)?, state(row, 2)?, row.get(6)?);
-    Ok(Stored { id, revision, state, has_form, is_vouched, triple_form })
+    })
 }
 
 /// Whether the predicate of a statement has one value at a time, if anything is declared of it.
@@ -196,16 +202,11 @@ pub(crate) fn fact_of(connection: &Connection, item: ItemId) -> Result<Fact, Kno
          FROM kb_facts f JOIN kb_items i ON i.id = f.item WHERE f.item = ?1",
     )?;
     let fact = find.query_row([item], |row| {
-        let parts: (Option<String>, Option<String>, Option<String>) = (row.get(3)?, row.get(4)?, row.get(5)?);
-        let triple = match parts {
-            (Some(subject), Some(predicate), Some(value)) => Some(Triple { subject, predicate, value }),
-            _ => None,
-        };
         Ok(Fact {
             id: fact_id(row, 0)?,
             namespace: row.get(1)?,
             statement: row.get(2)?,
-            triple,
+            triple: triple(row, 3)?,
             sources: Vec::new(),
             state: state(row, 6)?,
             valid_from: timestamp(row.get(7)?),

@@ -9,7 +9,7 @@ use super::KnowledgeBase;
 use super::error::KnowledgeError;
 use super::facts::{item_of, state};
 use super::items::{ItemId, millis, timestamp};
-use crate::facts::{FactId, FactState};
+use crate::facts::{FactId, FactState, kept_reason};
 
 /// A change of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -129,7 +129,7 @@ pub(super) fn add(
             "INSERT INTO kb_history (item, revision, at, change, state, changer, run, reason)
              SELECT item, revision, ?2, ?3, state, ?4, ?5, ?6 FROM kb_facts WHERE item = ?1",
         )?
-        .execute(params![item, millis(at), change.name(), by, run, reason])?;
+        .execute(params![item, millis(at), change.name(), by, run, kept_reason(reason)])?;
     Ok(())
 }
 

@@ -7,14 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::KnowledgeBase;
 use super::error::KnowledgeError;
-use super::facts::{compared, declared, fact_id, fact_of, id_of, invalidate, item_of, named, revision, set_state};
+use super::facts::{
+    compared, declared, fact_id, fact_of, id_of, invalidate, item_of, named, revision, set_state, triple,
+};
 use super::graph;
 use super::history::{self, Entry, Revision, RevisionChange};
 use super::items::{self, ItemId, NewItem, millis};
 use super::once::once;
 use crate::entities::Named;
 use crate::facts::{
-    Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, place, predicate_form,
+    Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, Stored, Triple,
+    has_one_value, kept_reason, place, predicate_form,
 };
 
 /// The most sources of a fact that are kept; more are counted. A trusted one is kept in place of the newest untrusted one, so that no number of
@@ -112,6 +115,7 @@ impl KnowledgeBase {
 
 fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> Result<Submitted, KnowledgeError> {
     let Submission { namespace, statement, source, on_contradiction, judged, .. } = submission;
+    source.check()?;
     for &(id, read) in &submission.read {
         let has = revision(connection, item_of(connection, id)?)?;
         if has != read {
@@ -132,13 +136,16 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         (None, _) => false,
     };
     let mut stored = compared(connection, namespace, statement)?;
-    for judged in judged {
-        stored.extend(
-            named(connection, namespace, judged.fact)?.filter(|fact| stored.iter().all(|known| known.id != fact.id)),
-        );
-    }
+    add_named(connection, namespace, judged, &mut stored)?;
     let source = Source { at: now, ..source.clone() };
-    let placed = place(statement, &stored, is_single, judged, source.is_untrusted, *on_contradiction);
+    let mut placed = place(statement, &stored, is_single, judged, source.is_untrusted, *on_contradiction);
+    if let Placement::Same { fact, becomes: Some(_), .. } = placed {
+        // A fact that is compared anew contradicts what a model found earlier, too.
+        let earlier = judged_earlier(connection, item_of(connection, fact)?)?;
+        add_named(connection, namespace, &earlier, &mut stored)?;
+        let judged = [&judged[..], &earlier].concat();
+        placed = place(statement, &stored, is_single, &judged, source.is_untrusted, *on_contradiction);
+    }
     if submission.key.is_some()
         && !matches!(placed, Placement::OtherParts { .. })
         && let Some(item) = submitted_before(connection, statement.id(namespace), &source)?
@@ -197,7 +204,7 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
             .prepare_cached(
                 "INSERT INTO kb_contradictions (item, other, reason, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
             )?
-            .execute(params![item, other, contradiction.reason, millis(now)])?;
+            .execute(params![item, other, kept_reason(&contradiction.reason), millis(now)])?;
     }
     let id = id_of(connection, item)?;
     for &superseded in &supersedes {
@@ -211,30 +218,81 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     Ok(Submitted { is_new, contradictions, superseded: supersedes, was_invalid, ..submitted })
 }
 
-/// Replaces what untrusted sources alone have stated: the text and the parts, what the graph has of them, and what they contradict.
+/// Adds the facts that contradictions name to those that a statement is compared with.
+fn add_named(
+    connection: &Connection,
+    namespace: &str,
+    contradictions: &[Contradiction],
+    stored: &mut Vec<Stored>,
+) -> Result<(), KnowledgeError> {
+    for Contradiction { fact, .. } in contradictions {
+        if stored.iter().all(|known| known.id != *fact) {
+            stored.extend(named(connection, namespace, *fact)?);
+        }
+    }
+    Ok(())
+}
+
+/// A contradiction that was found when a fact was submitted.
+struct Recorded {
+    /// The rows of the two facts.
+    items: [ItemId; 2],
+    /// The one that contradicts the fact that was asked for.
+    with: Contradiction,
+    /// It follows from the parts of the facts, and not from their words, of which a model judged.
+    is_of_parts: bool,
+}
+
+/// The contradictions of a fact.
+fn recorded(connection: &Connection, item: ItemId) -> Result<Vec<Recorded>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT c.item, c.other, w.fact, c.reason, o.subject_form, o.predicate_form, o.value_form
+         FROM kb_contradictions c JOIN kb_facts o ON o.item = c.other
+         JOIN kb_facts w ON w.item = CASE c.item WHEN ?1 THEN c.other ELSE c.item END
+         WHERE c.item = ?1 OR c.other = ?1 ORDER BY c.item, c.other",
+    )?;
+    let found = find.query_map([item], |row| {
+        let (items, with) = ([row.get(0)?, row.get(1)?], Contradiction { fact: fact_id(row, 2)?, reason: row.get(3)? });
+        let is_of_parts = triple(row, 4)?.is_some_and(|triple| has_one_value(&triple) == with.reason);
+        Ok(Recorded { items, with, is_of_parts })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// What a model found to contradict the words of a fact.
+fn judged_earlier(connection: &Connection, item: ItemId) -> Result<Vec<Contradiction>, KnowledgeError> {
+    let found = recorded(connection, item)?.into_iter().filter(|found| !found.is_of_parts);
+    Ok(found.map(|found| found.with).collect())
+}
+
+/// Replaces what untrusted sources alone have stated: the text and the parts, what the graph has of them, and what these contradict. What a model
+/// found about the words stays.
 fn restate(connection: &Connection, item: ItemId, statement: &Statement, now: Timestamp) -> Result<(), KnowledgeError> {
+    let mut forget = connection.prepare_cached("DELETE FROM kb_contradictions WHERE item = ?1 AND other = ?2")?;
+    for found in recorded(connection, item)?.iter().filter(|found| found.is_of_parts) {
+        forget.execute(found.items)?;
+    }
     items::rewrite(connection, item, statement.triple().map_or("", |triple| &triple.subject), statement.text())?;
     graph::end_item(connection, item, now)?;
     connection
         .prepare_cached("DELETE FROM kb_forms WHERE item = ?1 AND form <> (SELECT fact FROM kb_facts WHERE item = ?1)")?
         .execute([item])?;
-    connection.prepare_cached("DELETE FROM kb_contradictions WHERE item = ?1 OR other = ?1")?.execute([item])?;
-    let (written, forms) = (statement.triple(), statement.triple_form());
+    let [subject, predicate, value, subject_form, predicate_form, value_form] = parts(statement);
     connection
         .prepare_cached(
             "UPDATE kb_facts SET subject = ?2, predicate = ?3, value = ?4, subject_form = ?5, predicate_form = ?6,
                  value_form = ?7 WHERE item = ?1",
         )?
-        .execute(params![
-            item,
-            written.map(|triple| &triple.subject),
-            written.map(|triple| &triple.predicate),
-            written.map(|triple| &triple.value),
-            forms.map(|triple| &triple.subject),
-            forms.map(|triple| &triple.predicate),
-            forms.map(|triple| &triple.value),
-        ])?;
+        .execute(params![item, subject, predicate, value, subject_form, predicate_form, value_form])?;
     Ok(())
+}
+
+/// The columns of the parts: as they are written, and the forms by which they are compared.
+fn parts(statement: &Statement) -> [Option<&str>; 6] {
+    let both = |part: fn(&Triple) -> &str| [statement.triple().map(part), statement.triple_form().map(part)];
+    let ([subject, subject_form], [predicate, predicate_form], [value, value_form]) =
+        (both(|triple| &triple.subject), both(|triple| &triple.predicate), both(|triple| &triple.value));
+    [subject, predicate, value, subject_form, predicate_form, value_form]
 }
 
 fn declare(connection: &Connection, namespace: &str, form: &str, is_single: bool) -> Result<(), KnowledgeError> {
@@ -291,7 +349,7 @@ pub(super) fn insert_row(
     sources: u64,
 ) -> Result<(), KnowledgeError> {
     let FactRow { item, id, namespace, statement, state, valid_from } = *row;
-    let (written, forms) = (statement.triple(), statement.triple_form());
+    let [subject, predicate, value, subject_form, predicate_form, value_form] = parts(statement);
     connection
         .prepare_cached(
             "INSERT INTO kb_facts (item, fact, namespace, subject, predicate, value, subject_form, predicate_form,
@@ -302,12 +360,12 @@ pub(super) fn insert_row(
             item,
             id.0.as_bytes(),
             namespace,
-            written.map(|triple| &triple.subject),
-            written.map(|triple| &triple.predicate),
-            written.map(|triple| &triple.value),
-            forms.map(|triple| &triple.subject),
-            forms.map(|triple| &triple.predicate),
-            forms.map(|triple| &triple.value),
+            subject,
+            predicate,
+            value,
+            subject_form,
+            predicate_form,
+            value_form,
             state.name(),
             millis(valid_from),
             revision,

@@ -19,6 +19,9 @@ use super::schema::Difference;
 use super::staging::Staging;
 use super::submission::MAX_SOURCES;
 use super::{KnowledgeBase, connect, schema};
+use crate::entities::EntityKind;
+use crate::facts::{MAX_REASON, MAX_TEXT};
+use crate::times;
 
 /// More pages than a base has: a copy is made in one step.
 const PAGES: i32 = i32::MAX;
@@ -67,8 +70,7 @@ pub struct Counts {
 struct Rule {
     /// What is wrong where it is broken.
     what: &'static str,
-    /// Selects the `item` of each row that breaks it, or null of what is no row that is searched. `{changes}` are the changes of facts, and
-    /// `{sources}` is the most sources that are kept of one.
+    /// Selects the `item` of each row that breaks it, or null of what is no row that is searched. [`bound`] fills in what is in braces.
     broken: &'static str,
 }
 
@@ -76,7 +78,7 @@ const fn rule(what: &'static str, broken: &'static str) -> Rule {
     Rule { what, broken }
 }
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 18] = [
     rule(
         "facts whose state and index differ",
         "SELECT f.item FROM kb_facts f JOIN kb_items i ON i.id = f.item WHERE (f.state = 'invalid') <> (i.ended_at IS NOT NULL)",
@@ -118,6 +120,24 @@ const RULES: [Rule; 15] = [
              AND first_line BETWEEN 1 AND last_line AND last_line <= 4294967295, FALSE)",
     ),
     rule("documents whose hash has not 32 bytes", "SELECT NULL AS item FROM kb_documents WHERE length(hash) NOT IN (0, 32)"),
+    rule(
+        "rows with a time before 1970 or after 9999",
+        "SELECT id AS item FROM kb_items WHERE since NOT BETWEEN 0 AND {last} OR ended_at NOT BETWEEN 0 AND {last}
+         UNION ALL SELECT NULL FROM kb_documents WHERE read_at NOT BETWEEN 0 AND {last}
+         UNION ALL SELECT item FROM kb_facts WHERE valid_from NOT BETWEEN 0 AND {last}
+         UNION ALL SELECT item FROM kb_sources WHERE at NOT BETWEEN 0 AND {last}
+         UNION ALL SELECT item FROM kb_history WHERE at NOT BETWEEN 0 AND {last}
+         UNION ALL SELECT item FROM kb_contradictions WHERE at NOT BETWEEN 0 AND {last}",
+    ),
+    rule(
+        "sources, changes and contradictions with a text that is too long",
+        "SELECT item FROM kb_sources
+         WHERE octet_length(submitter) > {text} OR octet_length(place) > {text} OR octet_length(run) > {text}
+         UNION ALL SELECT item FROM kb_history
+         WHERE octet_length(changer) > {text} OR octet_length(run) > {text} OR octet_length(reason) > {reason}
+         UNION ALL SELECT item FROM kb_contradictions WHERE octet_length(reason) > {reason}",
+    ),
+    rule("entities of an unknown kind", "SELECT NULL AS item FROM kb_graph_entities WHERE kind NOT IN ({kinds})"),
     rule("rows that ended before they began", "SELECT id AS item FROM kb_items WHERE ended_at < since"),
     rule(
         "current facts of a predicate with one value at a time that have several (`callboard kb invalidate` all but one)",
@@ -270,13 +290,9 @@ pub(super) fn findings(connection: &Connection) -> Result<Vec<Finding>, Knowledg
 
 /// The rules that rows break.
 pub(super) fn broken_rules(connection: &Connection) -> Result<Vec<Broken>, KnowledgeError> {
-    let changes = RevisionChange::ALL.map(|change| format!("'{}'", change.name())).join(", ");
     let mut found = Vec::new();
     for Rule { what, broken } in RULES {
-        let sql = format!(
-            "SELECT count(*), min(item) FROM ({})",
-            broken.replace("{changes}", &changes).replace("{sources}", &MAX_SOURCES.to_string())
-        );
+        let sql = format!("SELECT count(*), min(item) FROM ({})", bound(broken));
         let (number, item): (u64, Option<ItemId>) =
             connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if number > 0 {
@@ -286,6 +302,21 @@ pub(super) fn broken_rules(connection: &Connection) -> Result<Vec<Broken>, Knowl
         }
     }
     Ok(found)
+}
+
+/// The query of a rule, with the names that there are and the bounds of what is written.
+fn bound(broken: &str) -> String {
+    let listed = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    [
+        ("{changes}", listed(&RevisionChange::ALL.map(RevisionChange::name))),
+        ("{kinds}", listed(&EntityKind::ALL.map(EntityKind::name))),
+        ("{sources}", MAX_SOURCES.to_string()),
+        ("{last}", times::last().to_string()),
+        ("{text}", MAX_TEXT.to_string()),
+        ("{reason}", MAX_REASON.to_string()),
+    ]
+    .into_iter()
+    .fold(broken.to_owned(), |sql, (name, value)| sql.replace(name, &value))
 }
 
 /// What a row is cited by.

@@ -1,20 +1,15 @@
 //! Facts: submitted, contradicted, invalidated, accepted, and their history.
 
 use callboard::env::Env;
-use callboard_knowledge::facts::{FactId, FactState, OnContradiction, Source, Statement, Triple};
+use callboard_knowledge::facts::{Contradiction, FactId, FactState, OnContradiction, Source, Statement, Triple};
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::store::{ChangeKind, ChangeRequest, RevisionChange, Submission};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 
-use crate::support::{Base, single, source, submission};
+use crate::support::{Base, single, source, submission, untrusted};
 
 fn change(kind: ChangeKind, fact: FactId) -> ChangeRequest {
     ChangeRequest { kind, fact, reason: "it is so".to_owned(), by: "ann".to_owned(), run: None }
-}
-
-/// The submission of a run that had read untrusted input.
-fn distrusted(submission: Submission) -> Submission {
-    Submission { source: Source { is_untrusted: true, ..source("mallory") }, ..submission }
 }
 
 /// A statement of these words with the parts of [`single`].
@@ -157,6 +152,21 @@ async fn a_change_with_a_long_reason_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_submission_whose_source_is_too_long_is_refused() {
+    let base = Base::new();
+    let long = || "x".repeat(1025);
+    for (source, what) in [
+        (source(&long()), "the name of whoever submits"),
+        (Source { place: Some(long()), ..source("ann") }, "the place"),
+        (Source { run: Some(long()), ..source("ann") }, "the run"),
+    ] {
+        let error = base.base.submit(Submission { source, ..submission("The gate is green.") }).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("{what} has 1025 bytes; at most 1024 are allowed"));
+    }
+    assert_eq!(base.base.counts().await.unwrap().current, 0);
+}
+
+#[tokio::test]
 async fn the_same_triple_in_other_words_is_the_same_fact_and_so_are_these_words_later() {
     let base = Base::new();
     let first = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
@@ -239,11 +249,11 @@ async fn a_fact_from_untrusted_input_is_disputed_and_supersedes_nothing() {
     let base = Base::new();
     let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
     let ten = Submission { on_contradiction: OnContradiction::Supersede, ..single("gate", "opens at", "ten") };
-    assert_eq!(base.base.submit(distrusted(ten)).await.unwrap().fact.state, FactState::Disputed);
-    let other = base.base.submit(distrusted(submission("the wall is high"))).await.unwrap().fact;
+    assert_eq!(base.base.submit(untrusted(ten)).await.unwrap().fact.state, FactState::Disputed);
+    let other = base.base.submit(untrusted(submission("the wall is high"))).await.unwrap().fact;
     assert_eq!(other.state, FactState::Disputed);
     // What another untrusted source says too is still for a person to decide.
-    let again = base.base.submit(distrusted(submission("the wall is high"))).await.unwrap();
+    let again = base.base.submit(untrusted(submission("the wall is high"))).await.unwrap();
     assert_eq!(again.fact.state, FactState::Disputed);
     assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Current);
     applied(&base, ChangeKind::Accept, other.id).await;
@@ -257,9 +267,9 @@ async fn other_words_of_an_untrusted_source_are_a_fact_of_their_own() {
     for is_known_untrusted in [false, true] {
         let base = Base::new();
         let known = single("gate", "opens at", "nine");
-        let known = if is_known_untrusted { distrusted(known) } else { known };
+        let known = if is_known_untrusted { untrusted(known) } else { known };
         let known = base.base.submit(known).await.unwrap().fact;
-        let other = base.base.submit(distrusted(worded("All admins are fired.", parts))).await.unwrap();
+        let other = base.base.submit(untrusted(worded("All admins are fired.", parts))).await.unwrap();
         assert!(other.is_new && other.fact.state == FactState::Disputed && other.fact.id != known.id, "{other:?}");
         assert_eq!(base.base.fact(known.id).await.unwrap(), known);
         // These words are not taken as the fact.
@@ -269,7 +279,7 @@ async fn other_words_of_an_untrusted_source_are_a_fact_of_their_own() {
         assert_eq!(base.base.check().await.unwrap(), []);
     }
     // What an untrusted source stated with these parts does not become the statement of a trusted one.
-    let squatted = base.base.submit(distrusted(worded("All admins are fired.", parts))).await.unwrap().fact;
+    let squatted = base.base.submit(untrusted(worded("All admins are fired.", parts))).await.unwrap().fact;
     let gate = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
     assert!(gate.is_new && gate.fact.state == FactState::Current, "{gate:?}");
     assert_eq!(base.base.fact(squatted.id).await.unwrap(), squatted);
@@ -280,11 +290,11 @@ async fn an_untrusted_submission_declares_no_predicate() {
     let base = Base::new();
     let several = |value| Submission { is_single: false, ..single("gate", "opens at", value) };
     base.base.submit(several("nine")).await.unwrap();
-    let ten = base.base.submit(distrusted(single("gate", "opens at", "ten"))).await.unwrap();
+    let ten = base.base.submit(untrusted(single("gate", "opens at", "ten"))).await.unwrap();
     assert_eq!(ten.contradictions.len(), 1, "for itself it has one value");
     assert_eq!(base.base.submit(several("eleven")).await.unwrap().fact.state, FactState::Current);
     // Nor is it refused because of what is so already.
-    base.base.submit(distrusted(single("gate", "opens at", "noon"))).await.unwrap();
+    base.base.submit(untrusted(single("gate", "opens at", "noon"))).await.unwrap();
     base.base.submit(single("wall", "is as high as", "ten")).await.unwrap();
     assert_eq!(base.base.submit(single("wall", "is as high as", "two")).await.unwrap().fact.state, FactState::Disputed);
 }
@@ -297,7 +307,7 @@ async fn a_trusted_submission_replaces_what_untrusted_sources_alone_stated() {
     let words = "The gate opens at nine";
     for (with_parts, invalidated) in [(true, false), (false, false), (true, true)] {
         let words = format!("{words} of {with_parts} {invalidated}");
-        let squatted = base.base.submit(distrusted(worded(&words, invented))).await.unwrap();
+        let squatted = base.base.submit(untrusted(worded(&words, invented))).await.unwrap();
         assert_eq!(squatted.contradictions.len(), 1);
         if invalidated {
             applied(&base, ChangeKind::Invalidate, squatted.fact.id).await;
@@ -325,7 +335,7 @@ async fn a_trusted_submission_replaces_what_untrusted_sources_alone_stated() {
         assert_eq!(edges, if with_parts { vec![(&*gate, "nine")] } else { Vec::new() });
         assert_eq!(base.base.check().await.unwrap(), []);
         // From here on it is known as any other fact.
-        let again = base.base.submit(distrusted(worded(&words, invented))).await;
+        let again = base.base.submit(untrusted(worded(&words, invented))).await;
         assert_eq!(again.is_ok_and(|again| again.lacks_parts), !with_parts);
     }
     let (export, _) = base.base.export(Vec::new()).await.unwrap();
@@ -340,7 +350,7 @@ async fn a_trusted_submission_in_place_of_untrusted_sources_is_compared_as_any_o
     let base = Base::new();
     let ten = base.base.submit(single("gate", "opens at", "ten")).await.unwrap().fact;
     let nine = single("gate", "opens at", "nine");
-    let squatted = base.base.submit(distrusted(submission(nine.statement.text()))).await.unwrap().fact;
+    let squatted = base.base.submit(untrusted(submission(nine.statement.text()))).await.unwrap().fact;
     base.clock.set(2_000);
     let refused = Submission { on_contradiction: OnContradiction::Refuse, ..nine.clone() };
     assert!(matches!(base.base.submit(refused).await.unwrap_err(), KnowledgeError::Contradicts(_)));
@@ -349,7 +359,7 @@ async fn a_trusted_submission_in_place_of_untrusted_sources_is_compared_as_any_o
     assert_eq!(disputed.contradictions.iter().map(|found| found.fact).collect::<Vec<_>>(), [ten.id]);
     assert_eq!(base.base.submit(nine).await.unwrap().fact.state, FactState::Disputed, "a person decides");
     // What a person has accepted is known, whatever its sources.
-    let invented = base.base.submit(distrusted(worded("The wall is high.", ["wall", "is", "high"]))).await.unwrap();
+    let invented = base.base.submit(untrusted(worded("The wall is high.", ["wall", "is", "high"]))).await.unwrap();
     applied(&base, ChangeKind::Accept, invented.fact.id).await;
     base.base.submit(worded("The wall is high.", ["wall", "is", "low"])).await.unwrap_err();
 }
@@ -539,4 +549,59 @@ async fn facts_of_another_namespace_are_other_facts() {
     assert_ne!(one.id, other.id);
     let found = base.base.read_facts(ReadFacts::new("default", "gate")).await.unwrap();
     assert_eq!(found.results.iter().map(|result| &*result.cite).collect::<Vec<_>>(), [one.id.to_string()]);
+}
+
+#[tokio::test]
+async fn a_trusted_source_decides_what_an_untrusted_one_stated_again_after_its_end() {
+    let base = Base::new();
+    let fact = base.submit("The gate is green.").await.fact.id;
+    let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact.id;
+    base.clock.set(2_000);
+    applied(&base, ChangeKind::Invalidate, fact).await;
+    applied(&base, ChangeKind::Invalidate, nine).await;
+    base.base.submit(single("gate", "opens at", "ten")).await.unwrap();
+    base.clock.set(3_000);
+    for again in [submission("The gate is green."), single("gate", "opens at", "nine")] {
+        let again = base.base.submit(untrusted(again)).await.unwrap().fact;
+        assert_eq!(again.state, FactState::Disputed);
+    }
+    let still = base.base.submit(untrusted(submission("The gate is green."))).await.unwrap().fact;
+    assert_eq!(still.state, FactState::Disputed);
+    base.clock.set(4_000);
+    let stated = base.submit("the gate is green").await;
+    assert_eq!(
+        (stated.fact.id, stated.fact.state, &*stated.fact.statement),
+        (fact, FactState::Current, "The gate is green.")
+    );
+    let log = base.base.log(fact).await.unwrap();
+    let last = log.last().unwrap();
+    assert_eq!((last.change.name(), last.state), ("submitted again", FactState::Current));
+    // What contradicts a current fact is for a person to decide, whoever states it, and however often.
+    for _ in 0..2 {
+        let stated = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+        assert_eq!((stated.fact.id, stated.fact.state, stated.contradictions.len()), (nine, FactState::Disputed, 1));
+    }
+    assert_eq!(base.base.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_a_model_found_about_the_words_of_a_fact_is_kept_when_a_trusted_source_states_them() {
+    let base = Base::new();
+    let gate = base.submit("The gate is open.").await.fact.id;
+    base.base.submit(single("wall", "is", "low")).await.unwrap();
+    // A reason is kept up to its bound.
+    let judged = vec![Contradiction { fact: gate, reason: format!("it cannot be both: {}", "x".repeat(100_000)) }];
+    let shut = Submission { judged, ..worded("The gate is shut.", ["wall", "is", "high"]) };
+    let shut = base.base.submit(untrusted(shut)).await.unwrap();
+    assert_eq!(shut.contradictions.len(), 2);
+    base.clock.set(2_000);
+    let stated = base.submit("the gate is shut").await;
+    assert_eq!((stated.fact.id, stated.fact.state), (shut.fact.id, FactState::Disputed));
+    let [found] = &stated.contradictions[..] else { panic!("{stated:?}") };
+    assert!(found.fact == gate && found.reason.starts_with("it cannot be both"), "{found:?}");
+    let shown = base.base.preview(&change(ChangeKind::Accept, shut.fact.id)).await.unwrap();
+    assert_eq!(shown.facts.iter().map(|changed| changed.fact).collect::<Vec<_>>(), [shut.fact.id, gate]);
+    assert_eq!(base.base.check().await.unwrap(), []);
+    let (export, _) = base.base.export(Vec::new()).await.unwrap();
+    Base::new().base.import(std::io::Cursor::new(export)).await.unwrap();
 }

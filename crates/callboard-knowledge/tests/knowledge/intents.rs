@@ -10,7 +10,7 @@ use callboard_knowledge::intents::{
 use callboard_knowledge::search::Found;
 use serde_json::{Value, json};
 
-use crate::support::{Base, untrusted};
+use crate::support::{Base, submission, untrusted};
 
 fn envelope(intent: Intent, payload: Value) -> ConsumerIntentEnvelope {
     ConsumerIntentEnvelope {
@@ -99,6 +99,26 @@ async fn a_query_that_is_the_id_of_a_fact_finds_that_fact_first_whatever_its_sta
     let results = first(&id, None).await.results;
     let Found::Fact(invalid) = &results[0].found else { panic!("{results:?}") };
     assert_eq!((invalid.id, invalid.state), (fact.id, FactState::Invalid));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_error_of_a_damaged_base_has_its_file_and_what_to_do() {
+    let base = Base::new();
+    base.submit("The gate is green.").await;
+    let damage = rusqlite::Connection::open(base.base.path()).unwrap();
+    damage.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM kb_items").unwrap();
+    let board = board(&base, Vec::new()).await;
+    let payload = json!({ "statement": "the gate is green" });
+    let run = board
+        .submit(task(&envelope(Intent::SubmitFact, payload), &IntentLoopConfig::default()).unwrap())
+        .await
+        .unwrap();
+    let failed = run.result().await.unwrap().outcome.to_string();
+    let file = base.base.path().display().to_string();
+    for wanted in [&*file, "the base is damaged (it lacks a row that another one names)", "callboard kb restore FILE"] {
+        assert!(failed.contains(wanted), "{wanted}: {failed}");
+    }
     board.shutdown().await;
 }
 
@@ -290,7 +310,7 @@ async fn who_delegates_is_the_source_whatever_the_envelope_claims() {
 #[tokio::test]
 async fn an_agent_does_not_accept_facts_and_an_untrusted_run_changes_none() {
     let base = Base::new();
-    let wall = base.base.submit(untrusted("the wall is high")).await.unwrap().fact.id;
+    let wall = base.base.submit(untrusted(submission("the wall is high"))).await.unwrap().fact.id;
     let gate = base.submit("the gate is open").await.fact.id;
     // It delegates the envelope that it was given, or the pass that a loop would have made of it.
     let forger = |turn: Turn| async move {
@@ -391,7 +411,7 @@ async fn an_agent_reaches_facts_of_the_namespaces_that_it_was_granted_alone() {
 #[tokio::test]
 async fn an_intent_that_is_handed_over_has_no_asker_and_is_refused() {
     let base = Base::new();
-    let wall = base.base.submit(untrusted("the wall is high")).await.unwrap().fact.id;
+    let wall = base.base.submit(untrusted(submission("the wall is high"))).await.unwrap().fact.id;
     let request = callboard_knowledge::store::ChangeRequest {
         kind: callboard_knowledge::store::ChangeKind::Accept,
         fact: wall,

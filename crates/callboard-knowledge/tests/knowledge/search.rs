@@ -198,7 +198,7 @@ async fn a_current_fact_counts_more_than_a_passage_and_a_disputed_one_does_not()
     let base = Base::new();
     base.write("a.md", &[("", "the gate opens at nine")]).await;
     let fact = base.submit("The gate opens at nine!").await.fact;
-    let disputed = base.base.submit(untrusted("At nine the gate opens")).await.unwrap().fact;
+    let disputed = base.base.submit(untrusted(submission("At nine the gate opens"))).await.unwrap().fact;
     for depth in [Depth::Shallow, Depth::Deep] {
         let query = ReadFacts { discovery_depth: depth, ..ReadFacts::new("default", "when opens the gate") };
         let retrieved = base.base.read_facts(query).await.unwrap();

@@ -70,9 +70,9 @@ pub(crate) fn submission(statement: &str) -> Submission {
     }
 }
 
-/// A submission of somebody for whom nobody vouches.
-pub(crate) fn untrusted(statement: &str) -> Submission {
-    Submission { source: Source { is_untrusted: true, ..source("mallory") }, ..submission(statement) }
+/// The same submission of somebody for whom nobody vouches, or of a run that had read untrusted input.
+pub(crate) fn untrusted(submission: Submission) -> Submission {
+    Submission { source: Source { is_untrusted: true, ..source("mallory") }, ..submission }
 }
 
 /// "SUBJECT PREDICATE VALUE", of which the predicate has one value at a time.

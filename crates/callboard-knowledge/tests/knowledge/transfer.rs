@@ -174,8 +174,13 @@ async fn rows_that_break_a_rule_of_bases_are_refused_with_their_line_and_what_to
     };
     let of_base = "; correct it in the base that was exported, and export that again; nothing was imported";
     let several = "current facts of a predicate with one value at a time that have several (`callboard kb invalidate` all but one): 1";
+    let by_many = |fact: &mut Value| set(&mut fact["sources"][0]["by"], "x".repeat(1025).into());
+    let in_long_run = |fact: &mut Value| set(&mut fact["history"][0]["run"], "x".repeat(1025).into());
+    let too_long = "sources, changes and contradictions with a text that is too long: 1, such as fact-";
     type Edit<'a> = &'a dyn Fn(&mut Value) -> bool;
-    let cases: [(&str, Edit<'_>, &str, &str); 5] = [
+    let cases: [(&str, Edit<'_>, &str, &str); 7] = [
+        ("fact", &by_many, too_long, of_base),
+        ("fact", &in_long_run, too_long, of_base),
         ("fact", &burned, "is no change of a fact: these are submitted,", "nothing was imported"),
         ("fact", &goes_back, "facts whose history goes back in time: 1, such as fact-", of_base),
         (

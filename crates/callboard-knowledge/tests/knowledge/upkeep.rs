@@ -143,6 +143,20 @@ async fn rows_that_break_a_rule_are_found() {
             "UPDATE kb_facts SET valid_from = 1001",
             "facts whose state holds since a time at which they did not have it: 1",
         ),
+        ("UPDATE kb_documents SET read_at = -1", "rows with a time before 1970 or after 9999: 1"),
+        (
+            "UPDATE kb_sources SET at = 253402300800000 WHERE ordinal = 1",
+            "rows with a time before 1970 or after 9999: 1",
+        ),
+        (
+            "UPDATE kb_sources SET submitter = hex(zeroblob(513)) WHERE ordinal = 1",
+            "sources, changes and contradictions with a text that is too long: 1, such as fact-",
+        ),
+        (
+            "UPDATE kb_history SET reason = hex(zeroblob(32769)) WHERE revision = 1",
+            "sources, changes and contradictions with a text that is too long: 1, such as fact-",
+        ),
+        ("UPDATE kb_graph_entities SET kind = 'x' WHERE name = 'nine'", "entities of an unknown kind: 1"),
         (
             "UPDATE kb_items SET ended_at = 900 WHERE ended_at > 0",
             "rows that ended before they began: 1, such as a.md:1",
