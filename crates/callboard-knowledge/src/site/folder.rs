@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{SiteError, failed};
 use super::own_files::Own;
-use super::staging::{LeftStaging, old_in, site_in};
+use super::staging::{LeftStaging, old_in, on_disk, site_in};
 
 /// What was published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,9 @@ impl StagedSite {
             if Own::at(&site_in(&folder), None).is_ok_and(is_this) {
                 looked_at();
                 replace(&folder, &out).map_err(failed("replace", &out))?;
+                // Before the old site is deleted.
+                on_disk(parent_of(&out))?;
+                on_disk(&folder)?;
             } else if !is_unchanged {
                 return Ok(None);
             }
@@ -176,6 +179,22 @@ mod tests {
         assert_eq!(first.publish().unwrap(), None);
         assert_eq!(fs::read_to_string(out.join("index.html")).unwrap(), "second");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_site_is_complete_once_each_of_its_files_is_on_disk() {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path().join("site");
+        let mut staging = Staging::create(&out).unwrap();
+        for file in ["index.html", "pages/docs/auth.md.html"] {
+            staging.write(&File::new(file, "x")).unwrap();
+        }
+        // It is opened to be put on disk.
+        let lost = site_in(staging.path()).join("pages/docs/auth.md.html");
+        fs::remove_file(&lost).unwrap();
+        let error = staging.complete().unwrap_err().to_string();
+        assert!(error.contains("put on disk") && error.contains("auth.md.html"), "{error}");
+        assert!(!out.exists());
     }
 
     #[test]

@@ -93,17 +93,31 @@ impl Staging {
         Ok(())
     }
 
-    /// Completes the site beside the old one.
+    /// Completes the site beside the old one, once all of it is on disk: a site with its list of which a file was lost in a power cut would be
+    /// taken for one that a person has edited.
     pub(super) fn complete(self) -> Result<StagedSite, SiteError> {
+        let site = site_in(self.folder.path());
+        self.written.iter().try_for_each(|file| on_disk(&site.join(file)))?;
+        let folders: BTreeSet<&Path> =
+            self.written.iter().flat_map(|file| Path::new(file).ancestors().skip(1)).collect();
+        folders.into_iter().try_for_each(|folder| on_disk(&site.join(folder)))?;
         let digest = digest::hex(&Sha256::digest(&self.lines));
         let marker = listing::marker(&digest, &self.lines);
         // It is there with all of its lines or not at all.
-        let (path, place) = (self.folder.path().join(MARKER), site_in(self.folder.path()).join(MARKER));
+        let (path, place) = (self.folder.path().join(MARKER), site.join(MARKER));
         fs::write(&path, &marker).map_err(failed("write", &path))?;
+        on_disk(&path)?;
         fs::rename(&path, &place).map_err(failed("write", &place))?;
+        on_disk(&site)?;
+        on_disk(self.folder.path())?;
         let (files, bytes) = (self.written.len() + 1, self.bytes + marker.len() as u64);
         Ok(StagedSite { out: self.out, folder: self.folder.keep(), digest, files, bytes, kept: self.kept })
     }
+}
+
+/// Waits until a file, or the names in a folder, are on disk.
+pub(super) fn on_disk(path: &Path) -> Result<(), SiteError> {
+    fs::File::open(path).and_then(|file| file.sync_all()).map_err(failed("put on disk", path))
 }
 
 /// The site in the folder of one that is written.
