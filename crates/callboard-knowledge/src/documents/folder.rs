@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -169,7 +170,7 @@ impl FileError {
 ///
 /// What a `.gitignore` or `.ignore` there or above names is not found, whether or not there is a repository, nor is anything whose name begins with a
 /// dot, such as `.git` and `.env`, nor a site that was published below the folder. Links are not followed: what they lead to in the folder is found by
-/// its own path. Of each open folder the names are in memory, and of no file its content.
+/// its own path. They are errors, as pipes, sockets and devices are. Of each open folder the names are in memory, and of no file its content.
 pub fn files(folder: &Path) -> impl Iterator<Item = Result<FileFound, FileError>> + use<> {
     match Found::open(folder) {
         Ok(found) => Files::Found(Box::new(found)),
@@ -248,12 +249,14 @@ impl Found {
     }
 
     fn file(&self, entry: &ignore::DirEntry) -> Result<Option<FileFound>, FileError> {
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-            return Ok(None);
-        }
+        // The folder itself may have been named by a link.
+        let Some(kind) = entry.file_type().filter(|kind| !kind.is_dir() && entry.depth() > 0) else { return Ok(None) };
         let (path, is_utf8) = below(&self.root, entry.path());
         if !is_utf8 {
             return Err(FileError::NameNotUtf8 { path });
+        }
+        if !kind.is_file() {
+            return Err(FileError::LeftOut { path, why: LeftOut::Special { kind: special(kind) } });
         }
         let metadata = entry.metadata().map_err(|error| self.unreadable(error))?;
         Ok(Some(FileFound { path, bytes: metadata.len(), folder: Arc::clone(&self.folder) }))
@@ -263,6 +266,19 @@ impl Found {
         let path = path_of(&error).map_or_else(String::new, |path| below(&self.root, path).0);
         let text = error.to_string();
         FileError::Unreadable { path, source: error.into_io_error().unwrap_or_else(|| io::Error::other(text)) }
+    }
+}
+
+/// What is no file and no folder.
+fn special(kind: fs::FileType) -> &'static str {
+    if kind.is_symlink() {
+        "symbolic link"
+    } else if kind.is_fifo() {
+        "pipe"
+    } else if kind.is_socket() {
+        "socket"
+    } else {
+        "device"
     }
 }
 

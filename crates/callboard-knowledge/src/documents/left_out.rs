@@ -26,6 +26,12 @@ pub enum LeftOut {
     /// What is at the path is not a file, but a folder, a pipe or a device.
     #[error("it is no file")]
     NoFile,
+    /// What has been found in a folder is not a file, and is not opened.
+    #[error("it is a {kind}")]
+    Special {
+        /// What it is.
+        kind: &'static str,
+    },
     /// The file is UTF-16 or UTF-32.
     #[error("the file is UTF-16 or UTF-32: convert it to UTF-8")]
     Utf16,

@@ -94,14 +94,24 @@ fn a_folder_whose_ignore_file_is_too_large_is_left_out_and_reported() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_not_followed() {
+fn what_is_no_file_is_reported_and_links_are_not_followed() {
     use std::os::unix::fs::symlink;
     let outside = folder(&[("secret.md", "s"), ("folder/secret.md", "s")]);
     let folder = folder(&[("a.md", "a"), ("sub/b.md", "b")]);
     symlink(outside.path().join("secret.md"), folder.path().join("link.md")).unwrap();
     symlink(outside.path().join("folder"), folder.path().join("linked")).unwrap();
     symlink(folder.path(), folder.path().join("sub/loop")).unwrap();
-    assert_eq!(found(folder.path()), ["a.md", "sub/b.md"]);
+    for (name, kind) in [("pipe", rustix::fs::FileType::Fifo), ("socket", rustix::fs::FileType::Socket)] {
+        rustix::fs::mknodat(rustix::fs::CWD, folder.path().join(name), kind, 0o600.into(), 0).unwrap();
+    }
+    let link = |name: &str| format!("error: {name}: it is a symbolic link");
+    let (pipe, socket) = ("error: pipe: it is a pipe".to_owned(), "error: socket: it is a socket".to_owned());
+    let all =
+        ["a.md".to_owned(), link("link.md"), link("linked"), pipe, socket, "sub/b.md".to_owned(), link("sub/loop")];
+    assert_eq!(found(folder.path()), all);
+    // The folder itself may be named by a link.
+    symlink(folder.path(), outside.path().join("named")).unwrap();
+    assert_eq!(found(&outside.path().join("named")), all);
 }
 
 #[cfg(unix)]
