@@ -65,7 +65,7 @@ pub struct KnowledgeBase {
 
 /// How connections to a base share it with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
+enum Sharing {
     /// By the index of the log, which is a file beside it.
     Shared,
     /// One connection at a time has the base for itself, with the index of the log in its memory: on a full disk the file cannot be made.
@@ -74,7 +74,7 @@ enum Access {
 
 struct Shared {
     path: PathBuf,
-    access: Access,
+    sharing: Sharing,
     readers: Mutex<Vec<Connection>>,
     permits: Semaphore,
     /// Of the words that queries had.
@@ -85,14 +85,14 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(path: &Path, access: Access, readers: Vec<Connection>, ended: Option<Ended>, lock: Arc<Lock>) -> Self {
+    fn new(path: &Path, sharing: Sharing, readers: Vec<Connection>, ended: Option<Ended>, lock: Arc<Lock>) -> Self {
         Self {
             path: path.to_owned(),
-            access,
+            sharing,
             readers: Mutex::new(readers),
-            permits: Semaphore::new(match access {
-                Access::Shared => READERS,
-                Access::Alone => 1,
+            permits: Semaphore::new(match sharing {
+                Sharing::Shared => READERS,
+                Sharing::Alone => 1,
             }),
             frequencies: Arc::default(),
             ended: Mutex::new(ended),
@@ -142,9 +142,9 @@ impl KnowledgeBase {
         match Self::open_locked(path, env, lock_of(path)?, check) {
             Err(KnowledgeError::Full) => {
                 let lock = Arc::new(lock_of(path)?);
-                let connection = reader(checked(path, Access::Alone, check)?)?;
+                let connection = reader(checked(path, Sharing::Alone, check)?)?;
                 Ok(Self {
-                    shared: Arc::new(Shared::new(path, Access::Alone, vec![connection], None, lock)),
+                    shared: Arc::new(Shared::new(path, Sharing::Alone, vec![connection], None, lock)),
                     writer: None,
                 })
             }
@@ -155,10 +155,10 @@ impl KnowledgeBase {
     fn open_locked(path: &Path, env: &Env, lock: Lock, check: Check) -> Result<Self, KnowledgeError> {
         let lock = Arc::new(lock);
         staging::remove_abandoned(staging::parent(path));
-        let connection = checked(path, Access::Shared, check)?;
+        let connection = checked(path, Sharing::Shared, check)?;
         let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
         let (writer, ended) = Writer::start(connection, Arc::clone(&lock), env.clone()).map_err(io)?;
-        let shared = Shared::new(path, Access::Shared, Vec::new(), Some(ended), lock);
+        let shared = Shared::new(path, Sharing::Shared, Vec::new(), Some(ended), lock);
         Ok(Self { shared: Arc::new(shared), writer: Some(writer) })
     }
 
@@ -196,7 +196,7 @@ impl KnowledgeBase {
             let taken = shared.readers.lock().pop();
             let mut connection = match taken {
                 Some(connection) => connection,
-                None => reader(connect(&shared.path, shared.access)?)?,
+                None => reader(connect(&shared.path, shared.sharing)?)?,
             };
             let snapshot = connection.transaction()?;
             let result = read(&snapshot);
@@ -254,7 +254,7 @@ fn make(path: &Path) -> Result<(), KnowledgeError> {
     let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
     let staging = Staging::beside(path).map_err(io)?;
     staging.create().map_err(io)?;
-    let mut connection = connect(&staging.path(), Access::Shared)?;
+    let mut connection = connect(&staging.path(), Sharing::Shared)?;
     schema::migrate(&mut connection)?;
     close(connection)?;
     match staging.keep_as(path) {
@@ -274,8 +274,8 @@ fn close(connection: Connection) -> Result<(), KnowledgeError> {
 type Check = fn(&mut Connection) -> Result<(), KnowledgeError>;
 
 /// Connects to a base, and makes it one of this version.
-fn checked(path: &Path, access: Access, check: Check) -> Result<Connection, KnowledgeError> {
-    let mut connection = opened(path, access)?;
+fn checked(path: &Path, sharing: Sharing, check: Check) -> Result<Connection, KnowledgeError> {
+    let mut connection = opened(path, sharing)?;
     // Before the settings, which change the file.
     if !schema::is_base(&connection)? {
         return Err(KnowledgeError::NotABase);
@@ -292,13 +292,13 @@ fn reader(connection: Connection) -> Result<Connection, KnowledgeError> {
     Ok(connection)
 }
 
-fn connect(path: &Path, access: Access) -> Result<Connection, KnowledgeError> {
-    let connection = opened(path, access)?;
+fn connect(path: &Path, sharing: Sharing) -> Result<Connection, KnowledgeError> {
+    let connection = opened(path, sharing)?;
     set(&connection)?;
     Ok(connection)
 }
 
-fn opened(path: &Path, access: Access) -> Result<Connection, KnowledgeError> {
+fn opened(path: &Path, sharing: Sharing) -> Result<Connection, KnowledgeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| {
         // SQLite does not report why it cannot open a file.
@@ -312,7 +312,7 @@ fn opened(path: &Path, access: Access) -> Result<Connection, KnowledgeError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
-    if access == Access::Alone {
+    if sharing == Sharing::Alone {
         connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
     }
     Ok(connection)

@@ -15,7 +15,7 @@ use super::lock::Lock;
 use super::staging::{Staging, sync_folder_of};
 use super::transfer::is_empty;
 use super::upkeep::{self, Counts};
-use super::{Access, KnowledgeBase, close, connect, schema, with_suffix};
+use super::{KnowledgeBase, Sharing, close, connect, schema, with_suffix};
 
 /// The most earlier bases that are kept beside a base.
 const KEPT: u32 = 10_000;
@@ -60,7 +60,7 @@ fn remove_if_empty(path: &Path) -> Result<(), KnowledgeError> {
         Err(KnowledgeError::InUse { .. }) => return Ok(()),
         lock => lock?,
     };
-    let connection = connect(path, Access::Shared)?;
+    let connection = connect(path, Sharing::Shared)?;
     let is_empty = is_empty(&connection)?;
     close(connection)?;
     if is_empty {
@@ -128,7 +128,7 @@ fn stage(from: &Path, path: &Path, staging: &Staging) -> Result<(), KnowledgeErr
 
 /// Checks a copied file, makes it a base of this version, and leaves all of it in the one file.
 fn checked(file: &Path) -> Result<Counts, KnowledgeError> {
-    let mut connection = connect(file, Access::Shared)?;
+    let mut connection = connect(file, Sharing::Shared)?;
     if !schema::is_base(&connection)? {
         return Err(KnowledgeError::NotABase);
     }

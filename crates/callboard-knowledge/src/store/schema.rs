@@ -65,12 +65,12 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), KnowledgeError> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) what: String,
-    part: Part,
+    part: SchemaPart,
 }
 
 /// What differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum SchemaPart {
     /// A table that a full-text index is made of.
     Index,
     /// Another table of bases.
@@ -83,18 +83,18 @@ impl Difference {
     /// What bases have.
     fn of(name: &str, what: String) -> Self {
         let part = if name.starts_with(OF_INDEX) {
-            Part::Index
+            SchemaPart::Index
         } else if name.starts_with("the table") {
-            Part::Table
+            SchemaPart::Table
         } else {
-            Part::Other
+            SchemaPart::Other
         };
         Self { what, part }
     }
 
     /// Whether [`rebuild`] makes it what it has to be.
     pub(super) fn is_repairable(&self) -> bool {
-        self.part == Part::Index
+        self.part == SchemaPart::Index
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn differences(connection: &Connection) -> Result<Vec<Difference>, Kn
     let lacking = expected.keys().filter(|name| !found.contains_key(*name));
     let lacking = lacking.map(|name| Difference::of(name, format!("the base lacks {name}")));
     let others = found.iter().filter_map(|(name, sql)| match expected.get(name) {
-        None => Some(Difference { what: format!("the base has {name}, which no base has"), part: Part::Other }),
+        None => Some(Difference { what: format!("the base has {name}, which no base has"), part: SchemaPart::Other }),
         Some(expected) if expected != sql => Some(Difference::of(name, format!("{name} is not what it is in a base"))),
         Some(_) => None,
     });
@@ -114,7 +114,7 @@ pub(super) fn differences(connection: &Connection) -> Result<Vec<Difference>, Kn
 
 /// Refuses a base of which a table is not what it has to be. What else is foreign has no part in what tables are read for.
 pub(super) fn check_tables(connection: &Connection) -> Result<(), KnowledgeError> {
-    refuse(connection, |difference| difference.part == Part::Table)
+    refuse(connection, |difference| difference.part == SchemaPart::Table)
 }
 
 /// Refuses a base with such differences.

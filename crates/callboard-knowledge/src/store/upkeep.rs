@@ -228,7 +228,7 @@ impl KnowledgeBase {
             let staging = Staging::beside(&to).map_err(io(&to))?;
             staging.create().map_err(io(&to))?;
             let taken = shared.readers.lock().pop();
-            let source = taken.map_or_else(|| connect(&from, shared.access), Ok)?;
+            let source = taken.map_or_else(|| connect(&from, shared.sharing), Ok)?;
             let mut target = Connection::open_with_flags(staging.path(), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             // In one step, and so from one snapshot: a copy in several begins again when another process has changed the base.
             Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)?;
