@@ -27,21 +27,37 @@ pub(crate) fn placed_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     runs.filter(|(_, word)| word.chars().any(char::is_alphanumeric)).map(|(begin, word)| (begin, bounded(word)))
 }
 
+/// What a byte is a part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Other,
+    Word,
+    NotAscii,
+}
+
+/// A table, since every byte of every row that is compared is looked up.
+static CLASSES: [Class; 256] = {
+    let mut classes = [Class::NotAscii; 256];
+    let mut byte = 0_u8;
+    while byte.is_ascii() {
+        let is_of_word = byte.is_ascii_alphanumeric() || byte == b'_';
+        classes[byte as usize] = if is_of_word { Class::Word } else { Class::Other };
+        byte += 1;
+    }
+    classes
+};
+
 /// Where the characters from a place on that are of words, or are not, end.
 fn run_end(text: &str, from: usize, are_of_word: bool) -> usize {
-    let mut place = from;
-    while let Some(&byte) = text.as_bytes().get(place) {
-        let (is_of_word, bytes) = if byte.is_ascii() {
-            (byte.is_ascii_alphanumeric() || byte == b'_', 1)
-        } else {
-            text[place..].chars().next().map_or((false, 1), |c| (is_of_word(c), c.len_utf8()))
-        };
-        if is_of_word != are_of_word {
-            break;
+    let (mut place, wanted) = (from, if are_of_word { Class::Word } else { Class::Other });
+    loop {
+        let rest = text.as_bytes().get(place..).unwrap_or_default();
+        place += rest.iter().take_while(|byte| CLASSES[usize::from(**byte)] == wanted).count();
+        match text.get(place..).and_then(|rest| rest.chars().next()) {
+            Some(c) if !c.is_ascii() && is_of_word(c) == are_of_word => place += c.len_utf8(),
+            _ => return place,
         }
-        place += bytes;
     }
-    place
 }
 
 fn is_of_word(c: char) -> bool {

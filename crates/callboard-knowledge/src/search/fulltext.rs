@@ -123,15 +123,14 @@ fn add(
     for known in candidates.iter() {
         weights.remove(&known.item);
     }
-    let added = read(connection, query, ADDED, by_score(weights))?;
+    let added = read(connection, query, ADDED, by_score(weights.into_iter().collect()))?;
     let number = added.len();
     candidates.extend(added);
     Ok(number)
 }
 
 /// The best first.
-fn by_score(scores: HashMap<ItemId, f64>) -> Vec<ItemId> {
-    let mut ranked: Vec<(ItemId, f64)> = scores.into_iter().collect();
+fn by_score(mut ranked: Vec<(ItemId, f64)>) -> Vec<ItemId> {
     ranked.sort_by(|(one, of_one), (other, of_other)| of_other.total_cmp(of_one).then_with(|| one.cmp(other)));
     ranked.into_iter().map(|(item, _)| item).collect()
 }
@@ -168,7 +167,7 @@ fn of_rare(
     rare: &[&Weighed],
     common: &[&Weighed],
 ) -> Result<Vec<ItemId>, KnowledgeError> {
-    let mut scores: HashMap<ItemId, f64> = HashMap::new();
+    let mut found: Vec<(ItemId, f64)> = Vec::new();
     if rare.is_empty() {
         return Ok(Vec::new());
     }
@@ -176,21 +175,26 @@ fn of_rare(
     for table in tables(query) {
         let mut find = connection
             .prepare_cached(&format!("SELECT rowid, -bm25({table}, {WEIGHTS}) FROM {table} WHERE {table} MATCH ?1"))?;
-        for row in find.query_map([&any], |row| Ok((row.get(0)?, row.get(1)?)))? {
-            let (item, score) = row?;
-            scores.insert(item, score);
-        }
+        let scores = find.query_map([&any], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut scores: Vec<(ItemId, f64)> = scores.collect::<Result<_, _>>()?;
         let mut find = connection.prepare_cached(&format!("SELECT rowid FROM {table} WHERE {table} MATCH ?1"))?;
         for term in common.iter().take(ADDING) {
             let both = format!("({any}) AND {}", term.term.expression());
-            for item in find.query_map([both], |row| row.get(0))? {
-                if let Some(score) = scores.get_mut(&item?) {
+            // Both lists are in the order of the rows.
+            let mut place = 0;
+            for item in find.query_map([both], |row| row.get::<_, ItemId>(0))? {
+                let item = item?;
+                place += scores.iter().skip(place).take_while(|(scored, _)| *scored < item).count();
+                if let Some((scored, score)) = scores.get_mut(place)
+                    && *scored == item
+                {
                     *score += term.weight;
                 }
             }
         }
+        found.extend(scores);
     }
-    Ok(by_score(scores))
+    Ok(by_score(found))
 }
 
 /// Rows that have as many of the words as there are rows for, newest first.

@@ -1,9 +1,8 @@
 //! Which words of a query a text has, how often, and which follow each other. Pure: the few best rows are read once, which is cheaper than
 //! asking the full-text index for each word again.
 
+use foldhash::{HashMap, HashMapExt as _};
 use std::cell::RefCell;
-use std::collections::HashMap;
-
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
@@ -115,8 +114,13 @@ impl Pattern {
 
     /// Looks at the texts of a row one after another; words of two texts do not follow each other.
     pub(super) fn occurrences(&self, texts: [&str; 2]) -> Occurrences {
-        let mut reading =
-            Reading { pattern: self, stems: Vec::new(), ends: vec![None; 2 * self.count], found: self.none() };
+        let length: usize = texts.iter().map(|text| text.len()).sum();
+        let mut reading = Reading {
+            pattern: self,
+            stems: Vec::with_capacity(length / 4),
+            ends: vec![None; 2 * self.count],
+            found: self.none(),
+        };
         for text in texts {
             words(text).for_each(|word| reading.word(word));
             reading.stems.push(NONE);
@@ -151,6 +155,13 @@ struct Reading<'p> {
 
 impl Reading<'_> {
     fn word(&mut self, word: &str) {
+        // Most words are of small letters, but for the first one.
+        if word.bytes().skip(1).all(|byte| byte.is_ascii_lowercase())
+            && word.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+        {
+            self.token(word);
+            return;
+        }
         let (mut is_ascii, mut has_underscore, mut may_have_parts) = (true, false, false);
         for (place, byte) in word.bytes().enumerate() {
             is_ascii &= byte.is_ascii();

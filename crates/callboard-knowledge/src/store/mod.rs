@@ -310,6 +310,8 @@ fn opened(path: &Path, sharing: Sharing) -> Result<Connection, KnowledgeError> {
     // Of what a file brings, nothing is executed: no base has a trigger.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Without it a statement is planned again for each value that it compares with, also those by which the full-text index finds a word.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
     if sharing == Sharing::Alone {
