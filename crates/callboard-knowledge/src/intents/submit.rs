@@ -53,7 +53,8 @@ impl SubmitOrchestrator {
         Self { base, origin }
     }
 
-    /// Submits a statement. The model is asked before the transaction, which is refused and repeated if what the model saw has changed.
+    /// Submits a statement. The model is asked before the transaction, which is refused and repeated if what the model saw has changed. It is not
+    /// asked about words that are known: they are judged already, and get another source.
     ///
     /// # Errors
     /// The base failed, or the agent that judges has no answer.
@@ -68,6 +69,7 @@ impl SubmitOrchestrator {
             Ok(submission) => submission,
             Err(error) => return Ok(IntentResult::Refused(Refused::of(error.into())?)),
         };
+        let judge = if self.is_known(namespace, &submission.statement).await? { None } else { judge };
         let mut judged = 0;
         loop {
             let (similar, facts) = self.similar(namespace, &submission.statement).await?;
@@ -116,6 +118,15 @@ impl SubmitOrchestrator {
         })
     }
 
+    /// Whether a fact that is not invalid has the statement's words.
+    async fn is_known(&self, namespace: &str, statement: &Statement) -> Result<bool, IntentError> {
+        match self.base.fact(statement.id(namespace)).await {
+            Ok(fact) => Ok(fact.state != FactState::Invalid),
+            Err(KnowledgeError::NoSuchFact { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The facts that have most words in common with a statement, apart from itself.
     async fn similar(&self, namespace: &str, statement: &Statement) -> Result<(Vec<Similar>, Vec<Fact>), IntentError> {
         let query = ReadFacts { discovery_depth: Depth::Shallow, ..ReadFacts::new(namespace, statement.text()) };
@@ -143,7 +154,7 @@ async fn judged_by(
     Ok(read_json(&verdict).map_err(|error| Refused {
         code: "no_verdict".to_owned(),
         message: format!(
-            "nothing was changed: the verdict of {provider} does not have the form that was asked for ({error}); repeat it, or submit without a model"
+            "nothing was changed: the verdict of {provider} does not have the form that was asked for ({error}); repeat it, or submit without a model, as `callboard kb submit` without --model does"
         ),
         contradictions: Vec::new(),
     }))

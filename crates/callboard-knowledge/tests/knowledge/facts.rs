@@ -1,28 +1,17 @@
 //! Facts: submitted, contradicted, invalidated, accepted, and their history.
 
 use callboard::env::Env;
-use callboard_knowledge::facts::{Contradiction, FactId, FactState, OnContradiction, Source, Statement, Triple};
+use callboard_knowledge::facts::{Contradiction, FactState, OnContradiction, Source, Statement, Triple};
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::store::{ChangeKind, ChangeRequest, RevisionChange, Submission};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 
-use crate::support::{Base, single, source, submission, untrusted};
-
-fn change(kind: ChangeKind, fact: FactId) -> ChangeRequest {
-    ChangeRequest { kind, fact, reason: "it is so".to_owned(), by: "ann".to_owned(), run: None }
-}
+use crate::support::{Base, applied, change, single, source, submission, untrusted};
 
 /// A statement of these words with the parts of [`single`].
 fn worded(words: &str, [subject, predicate, value]: [&str; 3]) -> Submission {
     let parts = single(subject, predicate, value);
     Submission { statement: Statement::new(words, parts.statement.triple().cloned()).unwrap(), ..parts }
-}
-
-/// Shows a change and applies it.
-async fn applied(base: &Base, kind: ChangeKind, fact: FactId) {
-    let request = change(kind, fact);
-    let preview = base.base.preview(&request).await.unwrap();
-    base.base.apply(request, &preview.hash, None).await.unwrap();
 }
 
 #[tokio::test]

@@ -8,9 +8,10 @@ use callboard_knowledge::intents::{
     UncheckedAnswer, agents, agents_for, result_of, task,
 };
 use callboard_knowledge::search::Found;
+use callboard_knowledge::store::ChangeKind;
 use serde_json::{Value, json};
 
-use crate::support::{Base, submission, untrusted};
+use crate::support::{Base, applied, submission, untrusted};
 
 fn envelope(intent: Intent, payload: Value) -> ConsumerIntentEnvelope {
     ConsumerIntentEnvelope {
@@ -282,6 +283,16 @@ async fn a_verdict_without_its_form_is_refused_and_nothing_is_stored() {
     };
     assert!(refused.code == "no_verdict" && refused.message.contains("nothing was changed"), "{refused:?}");
     assert_eq!(base.base.counts().await.unwrap().current, 0);
+
+    // Words that are known need no verdict, unless they no longer hold.
+    let known = base.submit("The gate is closed.").await.fact;
+    let again = || json!({ "statement": "the gate is  closed" });
+    let result = done_with(&board, Intent::SubmitFact, again(), &config).await.result;
+    let IntentResult::Submitted { submitted, .. } = result else { panic!("{result:?}") };
+    assert_eq!((submitted.is_new, submitted.fact.id, submitted.fact.sources.len()), (false, known.id, 2));
+    applied(&base, ChangeKind::Invalidate, known.id).await;
+    let result = done_with(&board, Intent::SubmitFact, again(), &config).await.result;
+    assert!(matches!(result, IntentResult::Refused(_)), "{result:?}");
     board.shutdown().await;
 }
 
@@ -339,7 +350,7 @@ async fn an_agent_does_not_accept_facts_and_an_untrusted_run_changes_none() {
     assert!(!refused.outcome.is_finished(), "{refused:?}");
     assert!(refused.outcome.to_string().contains("takes its tasks from knowledge alone"), "{}", refused.outcome);
     let request = callboard_knowledge::store::ChangeRequest {
-        kind: callboard_knowledge::store::ChangeKind::Invalidate,
+        kind: ChangeKind::Invalidate,
         fact: gate,
         reason: String::new(),
         by: "ann".to_owned(),
@@ -413,7 +424,7 @@ async fn an_intent_that_is_handed_over_has_no_asker_and_is_refused() {
     let base = Base::new();
     let wall = base.base.submit(untrusted(submission("the wall is high"))).await.unwrap().fact.id;
     let request = callboard_knowledge::store::ChangeRequest {
-        kind: callboard_knowledge::store::ChangeKind::Accept,
+        kind: ChangeKind::Accept,
         fact: wall,
         reason: String::new(),
         by: "ann".to_owned(),

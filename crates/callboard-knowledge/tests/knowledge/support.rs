@@ -7,8 +7,8 @@ use std::time::Duration;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::Timestamp;
 use callboard_knowledge::KnowledgeBase;
-use callboard_knowledge::facts::{OnContradiction, Source, Statement, Triple};
-use callboard_knowledge::store::{NewDocument, NewPassage, Submission, Submitted};
+use callboard_knowledge::facts::{FactId, OnContradiction, Source, Statement, Triple};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, NewDocument, NewPassage, Submission, Submitted};
 use tempfile::TempDir;
 
 /// A base whose clock is moved by hand.
@@ -103,4 +103,15 @@ pub(crate) fn document(path: &str, passages: &[(&str, &str)]) -> NewDocument {
         is_untrusted: false,
         passages: passages.collect(),
     }
+}
+
+pub(crate) fn change(kind: ChangeKind, fact: FactId) -> ChangeRequest {
+    ChangeRequest { kind, fact, reason: "it is so".to_owned(), by: "ann".to_owned(), run: None }
+}
+
+/// Shows a change and applies it.
+pub(crate) async fn applied(base: &Base, kind: ChangeKind, fact: FactId) {
+    let request = change(kind, fact);
+    let preview = base.base.preview(&request).await.unwrap();
+    base.base.apply(request, &preview.hash, None).await.unwrap();
 }
