@@ -55,7 +55,7 @@ pub struct Submitted {
     pub fact: Fact,
     /// Whether there was no such fact before.
     pub is_new: bool,
-    /// What it contradicts.
+    /// What it contradicts, and what else is on record to contradict the fact and is not invalid.
     pub contradictions: Vec<Contradiction>,
     /// Facts that have become invalid by it.
     pub superseded: Vec<FactId>,
@@ -214,6 +214,7 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         invalidate(connection, superseded, &entry, now)?;
         graph::add_supersession(connection, item, namespace, id, superseded)?;
     }
+    let contradictions = with_recorded(connection, item, contradictions)?;
     let submitted = Submitted::new(fact_of(connection, item)?, statement);
     Ok(Submitted { is_new, contradictions, superseded: supersedes, was_invalid, ..submitted })
 }
@@ -257,6 +258,21 @@ fn recorded(connection: &Connection, item: ItemId) -> Result<Vec<Recorded>, Know
         Ok(Recorded { items, with, is_of_parts })
     })?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Adds what is on record to contradict a fact, unless it is invalid.
+fn with_recorded(
+    connection: &Connection,
+    item: ItemId,
+    mut contradictions: Vec<Contradiction>,
+) -> Result<Vec<Contradiction>, KnowledgeError> {
+    for Recorded { with, .. } in recorded(connection, item)? {
+        let is_known = contradictions.iter().any(|known| known.fact == with.fact);
+        if !is_known && fact_of(connection, item_of(connection, with.fact)?)?.state != FactState::Invalid {
+            contradictions.push(with);
+        }
+    }
+    Ok(contradictions)
 }
 
 /// What a model found to contradict the words of a fact.

@@ -15,6 +15,26 @@ fn worded(words: &str, [subject, predicate, value]: [&str; 3]) -> Submission {
 }
 
 #[tokio::test]
+async fn whoever_states_a_fact_again_is_told_what_contradicts_it() {
+    let base = Base::new();
+    let parts = ["the regex", "speed", "linear"];
+    let linear = base.base.submit(worded("The regex is linear.", parts)).await.unwrap().fact.id;
+    let other = base.base.submit(single("the regex", "speed", "quadratic")).await.unwrap();
+    assert_eq!(other.contradictions.iter().map(|with| with.fact).collect::<Vec<_>>(), [linear]);
+    let again = || async {
+        let again = base.submit("the regex IS linear").await;
+        assert_eq!((again.is_new, again.fact.id, again.fact.state), (false, linear, FactState::Current));
+        again.contradictions.into_iter().map(|with| with.fact).collect::<Vec<_>>()
+    };
+    assert_eq!(again().await, [other.fact.id]);
+    // Also where it had become invalid meanwhile; and an invalid fact contradicts nothing.
+    applied(&base, ChangeKind::Invalidate, linear).await;
+    assert_eq!(again().await, [other.fact.id]);
+    applied(&base, ChangeKind::Invalidate, other.fact.id).await;
+    assert_eq!(again().await, []);
+}
+
+#[tokio::test]
 async fn the_same_fact_twice_is_one_fact_with_two_sources() {
     let base = Base::new();
     let first = base.submit("The gate opens at nine.").await;
