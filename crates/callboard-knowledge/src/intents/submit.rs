@@ -54,7 +54,7 @@ impl SubmitOrchestrator {
     }
 
     /// Submits a statement. The model is asked before the transaction, which is refused and repeated if what the model saw has changed. It is not
-    /// asked about words that are known: they are judged already, and get another source.
+    /// asked about the words of a current fact with a trusted source, which gets another one and is not compared anew.
     ///
     /// # Errors
     /// The base failed, or the agent that judges has no answer.
@@ -69,7 +69,7 @@ impl SubmitOrchestrator {
             Ok(submission) => submission,
             Err(error) => return Ok(IntentResult::Refused(Refused::of(error.into())?)),
         };
-        let judge = if self.is_known(namespace, &submission.statement).await? { None } else { judge };
+        let judge = if self.holds(namespace, &submission.statement).await? { None } else { judge };
         let mut judged = 0;
         loop {
             let (similar, facts) = self.similar(namespace, &submission.statement).await?;
@@ -118,10 +118,10 @@ impl SubmitOrchestrator {
         })
     }
 
-    /// Whether a fact that is not invalid has the statement's words.
-    async fn is_known(&self, namespace: &str, statement: &Statement) -> Result<bool, IntentError> {
+    /// Whether a current fact with a trusted source has the statement's words.
+    async fn holds(&self, namespace: &str, statement: &Statement) -> Result<bool, IntentError> {
         match self.base.fact(statement.id(namespace)).await {
-            Ok(fact) => Ok(fact.state != FactState::Invalid),
+            Ok(fact) => Ok(fact.state == FactState::Current && fact.sources.iter().any(|source| !source.is_untrusted)),
             Err(KnowledgeError::NoSuchFact { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }

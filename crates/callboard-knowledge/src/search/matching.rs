@@ -1,8 +1,9 @@
 //! Which words of a query a text has, how often, and which follow each other. Pure: the few best rows are read once, which is cheaper than
 //! asking the full-text index for each word again.
 
-use foldhash::{HashMap, HashMapExt as _};
 use std::cell::RefCell;
+
+use foldhash::{HashMap, HashMapExt as _};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 

@@ -15,7 +15,7 @@ fn worded(words: &str, [subject, predicate, value]: [&str; 3]) -> Submission {
 }
 
 #[tokio::test]
-async fn whoever_states_a_fact_again_is_told_what_contradicts_it() {
+async fn a_fact_that_is_stated_again_is_reported_with_what_contradicts_it() {
     let base = Base::new();
     let parts = ["the regex", "speed", "linear"];
     let linear = base.base.submit(worded("The regex is linear.", parts)).await.unwrap().fact.id;

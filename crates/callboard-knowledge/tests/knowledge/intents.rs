@@ -284,7 +284,11 @@ async fn a_verdict_without_its_form_is_refused_and_nothing_is_stored() {
     assert!(refused.code == "no_verdict" && refused.message.contains("nothing was changed"), "{refused:?}");
     assert_eq!(base.base.counts().await.unwrap().current, 0);
 
-    // Words that are known need no verdict, unless they no longer hold.
+    // Words that hold need no verdict. Those of untrusted sources alone do, and those of what no longer holds.
+    base.base.submit(untrusted(submission("The wall is high."))).await.unwrap();
+    let wall = json!({ "statement": "The wall is high." });
+    let result = done_with(&board, Intent::SubmitFact, wall, &config).await.result;
+    assert!(matches!(result, IntentResult::Refused(_)), "{result:?}");
     let known = base.submit("The gate is closed.").await.fact;
     let again = || json!({ "statement": "the gate is  closed" });
     let result = done_with(&board, Intent::SubmitFact, again(), &config).await.result;

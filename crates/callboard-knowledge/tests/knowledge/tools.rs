@@ -72,7 +72,7 @@ async fn a_model_submits_and_finds_facts() {
 }
 
 #[tokio::test]
-async fn a_model_is_told_what_was_invalid_and_the_words_that_a_fact_keeps() {
+async fn a_model_gets_what_was_invalid_and_the_words_that_a_fact_keeps() {
     let base = Base::new();
     let parts = json!({ "subject": "gate", "predicate": "opens at", "value": "nine" });
     let submit = |statement: &str| {
