@@ -19,6 +19,7 @@ use crate::service::arguments::{
     Wait, Watch,
 };
 use crate::service::schedule::Schedule;
+use crate::service::sign_in::SignIn;
 use crate::stores::Common;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -69,6 +70,8 @@ pub(crate) enum Arguments {
     Answer(Answer),
     /// List the agents of `callboard serve`
     Agents(Common),
+    /// Print a link with which you sign in to the pages of `callboard serve`, in a browser
+    SignIn(SignIn),
     /// List, add and revoke the tokens of `callboard serve`
     Tokens {
         #[command(subcommand)]

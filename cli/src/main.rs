@@ -87,6 +87,7 @@ fn main() -> ExitCode {
         Arguments::Deny(deny) => unless_nested(|| service::deny(&deny)),
         Arguments::Answer(answer) => unless_nested(|| service::answer(&answer)),
         Arguments::Agents(agents) => unless_hidden(|| service::agents(&agents)),
+        Arguments::SignIn(sign_in) => unless_nested(|| service::sign_in(&sign_in)),
         Arguments::Tokens { command } => unless_nested(|| service::tokens(&command)),
         Arguments::Schedule { command } if command.changes_them() => unless_nested(|| service::schedule(&command)),
         Arguments::Schedule { command } => unless_hidden(|| service::schedule(&command)),

@@ -16,6 +16,7 @@ mod own_tokens;
 pub(crate) mod schedule;
 mod sending;
 mod serve;
+pub(crate) mod sign_in;
 mod tree;
 mod turn_socket;
 mod watch;
@@ -33,6 +34,7 @@ use arguments::{
     Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
     WAIT, Wait, Watch,
 };
+use sign_in::SignIn;
 use turn_socket::TurnSocket;
 
 /// Runs `callboard serve`.
@@ -113,6 +115,11 @@ pub(crate) fn deny(arguments: &Deny) -> ExitCode {
 /// Runs `callboard answer`.
 pub(crate) fn answer(arguments: &Answer) -> ExitCode {
     printed(arguments.json, decide::answer(arguments))
+}
+
+/// Runs `callboard sign-in`.
+pub(crate) fn sign_in(arguments: &SignIn) -> ExitCode {
+    printed(arguments.common.json, sign_in::sign_in(arguments))
 }
 
 /// Runs `callboard tokens`.

@@ -17,7 +17,7 @@ use callboard::{AgentSpec, Callboard};
 use callboard_agents::hide_from_programs;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
-use callboard_server::{AgentFiles, Server, Tls, TlsError};
+use callboard_server::{AgentFiles, PagesAt, Server, Tls, TlsError};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
@@ -119,6 +119,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         if let Some(origin) = &settings.public_url {
             server = server.public_origin(origin).map_err(|error| Failure::failed(error.to_string()))?;
         }
+        if let Some(at) = pages_at(address, tls.is_some(), settings.public_url.as_deref()) {
+            server = server.dashboard(&at).map_err(|error| Failure::new(Exit::Denied, error.to_string()))?;
+        }
         let listened = reachable.listen(&server, &name_of_service(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
         let listened = reachable.listen_mcp(&server, &name_of_mcp(&stores)).await;
@@ -173,6 +176,10 @@ async fn watch_over(
     note(&format!("the store is {}", shown_path(store.folder())));
     protection::warning().iter().chain(&lacking).for_each(|warning| note(warning));
     let running = count(own.len(), "agent");
+    if let Some(pages) = server.pages() {
+        let line = visible(&command_line("sign-in", stores.named()));
+        note(&format!("the pages are at {pages}; to sign in: {line}"));
+    }
     let line = format!("{running} running · {waiting} waiting for you · {} failed          {url}", invalid.len());
     writeln!(io::stdout(), "{line}")
         .map_err(|error| Failure::failed(format!("the address cannot be written: {error}")))?;
@@ -251,6 +258,13 @@ fn url_of(address: SocketAddr, has_tls: bool) -> String {
         SocketAddr::V6(address) if address.port() == usual => format!("{scheme}://[{}]", address.ip()),
         _ => format!("{scheme}://{address}"),
     }
+}
+
+/// Where the pages of a server are; `None` if only other machines reach its address, by no name that it knows.
+fn pages_at(address: SocketAddr, has_tls: bool, public_url: Option<&str>) -> Option<PagesAt> {
+    let ip = address.ip();
+    let here = || PagesAt::Loopback { port: address.port(), has_tls };
+    public_url.map(|origin| PagesAt::Origin(origin.to_owned())).or((ip.is_loopback() || ip.is_unspecified()).then(here))
 }
 
 /// The certificate and its key, which is hidden from programs of agents.

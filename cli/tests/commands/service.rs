@@ -69,6 +69,36 @@ fn a_server_with_a_model_answers_queries_of_facts_with_it() {
 }
 
 #[test]
+fn a_link_signs_in_to_the_pages_of_the_server() {
+    let project = Project::new();
+    let nobody = project.callboard(&["sign-in"]);
+    assert_eq!(nobody.code, Some(6), "{}", nobody.error);
+    let serving = Serving::start(&project);
+    let port = serving.line.trim_end().rsplit(':').next().unwrap().to_owned();
+    let printed = project.callboard(&["sign-in"]);
+    let (name, secret) = printed.out.split_once(&format!(".localhost:{port}/sign-in#cbt_")).unwrap();
+    assert!(name.starts_with("http://cb-") && secret.trim_end().len() == 64, "{}", printed.out);
+    let scopes = "with the scopes read, delegate, approve, admin, knowledge:read, knowledge:write\n";
+    assert!(
+        printed.error.starts_with("signs in owner once, until ") && printed.error.ends_with(scopes),
+        "{}",
+        printed.error
+    );
+    project.callboard(&["tokens", "add", "ann", "--scope", "read"]);
+    let link = project.callboard(&["sign-in", "--token", "ann", "--json"]).json();
+    assert_eq!((&link["name"], &link["person"], &link["scopes"]), (&json!("ann"), &Value::Null, &json!(["read"])));
+    assert!(link["url"].as_str().unwrap().starts_with(name) && link["expires_at"].as_str().unwrap().ends_with('Z'));
+    let unknown = project.callboard(&["sign-in", "--token", "ben"]);
+    assert_eq!((unknown.code, &*unknown.error), (Some(3), "error: there is no token ben\n"));
+    assert_eq!(project.callboard(&["sign-in", "--revoke"]).out, "0 sessions and 2 links have ended\n");
+    let both = project.callboard(&["sign-in", "--revoke", "--token", "ann"]);
+    assert_eq!(both.code, Some(2), "{}", both.error);
+    let stopped = serving.stop();
+    let pages = format!("the pages are at {name}.localhost:{port}; to sign in: callboard sign-in\n");
+    assert!(stopped.error.contains(&pages), "{}", stopped.error);
+}
+
+#[test]
 fn a_task_is_sent_to_a_server_and_waited_for() {
     let project = Project::new();
     let serving = Serving::start(&project);

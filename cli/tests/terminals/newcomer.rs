@@ -10,6 +10,7 @@ const SHOWN: &str = r#"
 $ callboard serve --model fake
 there is no folder of agents, so the team of `callboard init` works: coder, coordinator, researcher, reviewer
 the store is /home/ann/.local/state/callboard/empty-9bddb78aa81a/1
+the pages are at http://cb-5b1f0a8c6de94273b0c1f27a4e.localhost:7420; to sign in: callboard sign-in
 4 agents running · 0 waiting for you · 0 failed          http://127.0.0.1:7420
 $ callboard send coder 'FileWrite {"path": "notes.txt", "content": "hi"}'
 req-b5a69c35aa9c  acknowledged by coder
@@ -63,13 +64,17 @@ fn a_newcomer_in_an_empty_folder_sees_what_the_readme_shows() {
     let mut served = serving.until("http://127.0.0.1:");
     let port = serving.until("\n");
     served += &port;
-    if !served.contains("the store is ") {
-        served += &serving.until("/1\n");
+    if !served.contains("to sign in: ") {
+        served += &serving.until("callboard sign-in\n");
     }
     let store = project.stores().join("1");
-    let words =
-        [("/home/ann/.local/state/callboard/empty-9bddb78aa81a/1", store.to_str().unwrap()), ("7420", port.trim_end())];
-    assert_eq!(lines(served), shown_below("serve --model fake", &words));
+    let pages = served.split_once("http://cb-").unwrap().1.split_once('.').unwrap().0;
+    let words = [
+        ("/home/ann/.local/state/callboard/empty-9bddb78aa81a/1", store.to_str().unwrap()),
+        ("5b1f0a8c6de94273b0c1f27a4e", pages),
+        ("7420", port.trim_end()),
+    ];
+    assert_eq!(lines(served.clone()), shown_below("serve --model fake", &words));
 
     let task = r#"FileWrite {"path": "notes.txt", "content": "hi"}"#;
     let sent = on_terminal(&["send", "coder", task]).ended();

@@ -25,6 +25,8 @@ pub enum Access {
     Scope(Scope),
     /// Those whose request is signed with the secret of a webhook. It has no token.
     Signature,
+    /// Processes of this user, over the private socket: it does not exist for others, whatever token they have.
+    Private,
 }
 
 /// How requests arrive.
@@ -63,6 +65,13 @@ impl Guard {
             Entrance::Private => return Ok(Caller::owner()),
         }
         check_query(request.uri().query().unwrap_or_default())?;
+        // A header that names a token is used alone.
+        if let Some(dashboard) =
+            self.context.dashboard.as_deref().filter(|_| !request.headers().contains_key(AUTHORIZATION))
+            && let Some(caller) = dashboard.caller(&self.context, request)?
+        {
+            return Ok(caller);
+        }
         let unknown = |detail: &str| Problem::new(ProblemCode::Unauthenticated, detail);
         let secret = bearer(request.headers());
         let secret = secret.ok_or_else(|| unknown("send one header `Authorization: Bearer TOKEN`"))?;
@@ -73,7 +82,12 @@ impl Guard {
 
 /// Refuses requests without a token that has the scope. Handlers find the caller among the request's extensions.
 pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let Access::Scope(scope) = guard.access else { return next.run(request).await };
+    let scope = match guard.access {
+        Access::Scope(scope) => scope,
+        // There is no such route for others.
+        Access::Private => Scope::Admin,
+        Access::Open | Access::Signature => return next.run(request).await,
+    };
     let mut caller = match guard.caller(&request) {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),

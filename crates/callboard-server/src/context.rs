@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::agent_files::AgentFiles;
 use crate::arriving::Arriving;
 use crate::audit::Audit;
+use crate::dashboard::Dashboard;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;
 use crate::knowledge::base::FactsCell;
@@ -45,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) files: Option<watch::Receiver<AgentFiles>>,
     /// The base of facts, if the board has its agents.
     pub(crate) facts: Arc<FactsCell>,
+    /// The pages for people, if the server has them.
+    pub(crate) dashboard: Option<Arc<Dashboard>>,
     /// Why decisions are refused, if they are.
     pub(crate) refuses_decisions: fn() -> Option<String>,
     /// Whether event streams are to end.
@@ -77,6 +80,7 @@ impl Context {
             people,
             files: None,
             facts: Arc::default(),
+            dashboard: None,
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }
@@ -94,6 +98,23 @@ impl Context {
         let theirs = [self.people.get(token).map(|person| &**person), owner.as_deref()];
         let own = [caller.person.as_deref(), caller.terms.owner.as_deref()];
         token == &*caller.name || theirs.iter().flatten().any(|name| own.contains(&Some(name)))
+    }
+
+    /// Returns once the token of a caller, or the session in a browser, has ended.
+    pub(crate) fn ended(&self, caller: Caller) -> impl Future<Output = ()> + Send + use<> {
+        let (tokens, dashboard) = (self.tokens.clone(), self.dashboard.clone());
+        async move {
+            let session = async {
+                match dashboard.as_deref().zip(caller.session.as_ref()) {
+                    Some((dashboard, session)) => dashboard.ended(session).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = tokens.ended(&caller) => {}
+                () = session => {}
+            }
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -87,10 +87,10 @@ pub(crate) fn answer(
     permit: StreamPermit,
     events: impl Stream<Item = Event> + Send + 'static,
 ) -> Response {
-    let (tokens, mut stopping) = (context.tokens.clone(), context.is_stopping.subscribe());
+    let (has_ended, mut stopping) = (context.ended(caller), context.is_stopping.subscribe());
     let ended = async move {
         tokio::select! {
-            () = tokens.ended(&caller) => {}
+            () = has_ended => {}
             _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
         }
     };

@@ -6,7 +6,8 @@
 //! ([`Server::routes`], which has the few that need none). [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
 //! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
 //! With the feature `tls`, [`Server::serve_tls`] serves HTTPS. With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
-//! With the feature `knowledge`, `Server::knowledge` offers a base of facts.
+//! With the feature `knowledge`, `Server::knowledge` offers a base of facts. With the feature `dashboard`, `Server::dashboard` has pages for
+//! people in a browser (docs/dashboard.md).
 //!
 //! ```
 //! use callboard::env::Env;
@@ -30,6 +31,11 @@ mod arriving;
 mod audit;
 mod body;
 mod context;
+#[cfg(feature = "dashboard")]
+mod dashboard;
+#[cfg(not(feature = "dashboard"))]
+#[path = "without_dashboard.rs"]
+mod dashboard;
 mod delegations;
 mod entries;
 mod etags;
@@ -76,6 +82,8 @@ pub use access::Access;
 pub use agent_files::AgentFiles;
 #[cfg(unix)]
 pub use callboard_private::FolderError;
+#[cfg(feature = "dashboard")]
+pub use dashboard::{DashboardError, PagesAt};
 pub use limits::HttpLimits;
 pub use origins::OriginError;
 pub use problem::{Problem, ProblemCode};

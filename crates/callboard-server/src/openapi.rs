@@ -404,10 +404,15 @@ fn schemas() -> Value {
     })
 }
 
+/// The routes that clients have over the network.
+fn of_clients() -> impl Iterator<Item = Route> {
+    Server::routes().filter(|route| route.access != Access::Private)
+}
+
 /// The description. A route without one is left out.
 pub(crate) fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for route in Server::routes() {
+    for route in of_clients() {
         let Some(operation) = operation(&route) else { continue };
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = described(&route, operation);
@@ -473,7 +478,7 @@ fn described(route: &Route, operation: Operation) -> Value {
         described["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
     }
     match route.access {
-        Access::Open | Access::Signature => described["security"] = json!([]),
+        Access::Open | Access::Signature | Access::Private => described["security"] = json!([]),
         Access::Scope(scope) => described["x-scope"] = scope.to_string().into(),
     }
     described
@@ -493,7 +498,7 @@ mod tests {
 
     #[test]
     fn every_route_is_described() {
-        for route in Server::routes() {
+        for route in of_clients() {
             assert!(operation(&route).is_some(), "src/openapi.rs does not describe {} {}", route.method, route.path);
         }
     }

@@ -60,8 +60,7 @@ impl Origins {
             let detail = format!("the {what} {} is not a name of this server", visible(name));
             Problem::new(ProblemCode::ForeignOrigin, detail)
         };
-        let host = uri.authority().map(|authority| authority.as_str()).or_else(|| text(headers, HOST.as_str()));
-        let host = host.ok_or_else(|| foreign("host", ""))?.to_ascii_lowercase();
+        let host = host(uri, headers).ok_or_else(|| foreign("host", ""))?;
         let is_loopback = self.is_loopback(&host);
         if headers.get_all(HOST).iter().count() > 1 || !(is_loopback || self.authorities.contains(&host)) {
             return Err(foreign("host", &host));
@@ -75,8 +74,14 @@ impl Origins {
     }
 }
 
-/// The only value of a header, if it is text.
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+/// The host that a request names, in lower case.
+pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let host = uri.authority().map(|authority| authority.as_str()).or_else(|| text(headers, HOST.as_str()));
+    host.map(str::to_ascii_lowercase)
+}
+
+/// The first value of a header, if it is text.
+pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 

@@ -66,7 +66,7 @@ codes! {
     MissingScope = FORBIDDEN, "missing-scope";
     /// The token was not granted the namespace of the shared context.
     NotGranted = FORBIDDEN, "not-granted";
-    /// The header `Host` or `Origin` names something else than this server.
+    /// The header `Host` or `Origin` names something else than this server, or a request with a session of a browser is not from a page of it.
     ForeignOrigin = FORBIDDEN, "foreign-origin";
     /// Decisions are not accepted over HTTP, because programs of agents could send them: they are made at the terminal of the server.
     DecisionsRefused = FORBIDDEN, "decisions-refused";

@@ -28,8 +28,8 @@ use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::proxies::Network;
 use crate::tokens::{Scope, Tokens};
 use crate::{
-    agents, delegations, entries, events, inbox, knowledge, lists, mcp, openapi, people, runs, schedules, watching,
-    workflows,
+    agents, dashboard, delegations, entries, events, inbox, knowledge, lists, mcp, openapi, people, runs, schedules,
+    watching, workflows,
 };
 
 /// A route of the server.
@@ -113,7 +113,10 @@ fn table() -> impl Iterator<Item = (Route, Handler)> {
         let access = Access::Scope(*scope);
         (Route { method, path, access }, *handler)
     });
-    TABLE.iter().copied().chain(of_facts).chain(of_mcp)
+    let of_pages = dashboard::ROUTES
+        .iter()
+        .map(|(method, path, handler)| (Route { method, path, access: Access::Private }, *handler));
+    TABLE.iter().copied().chain(of_facts).chain(of_pages).chain(of_mcp)
 }
 
 const fn get(path: &'static str, access: Access) -> Route {
@@ -248,7 +251,8 @@ impl Server {
 
     fn routes_of(&self, entrance: Entrance) -> Router<Arc<Context>> {
         let mut paths: BTreeMap<&str, (MethodRouter<Arc<Context>>, Vec<&str>)> = BTreeMap::new();
-        for (route, handler) in table() {
+        let is_here = |access: Access| access != Access::Private || entrance != Entrance::Network;
+        for (route, handler) in table().filter(|(route, _)| is_here(route.access)) {
             let guard = access::Guard { context: Arc::clone(&self.context), access: route.access, entrance };
             let handler = handler().layer(from_fn_with_state(guard, access::authorize));
             let (methods, names) = paths.entry(route.path).or_default();
@@ -264,7 +268,7 @@ impl Server {
             let refused = move |uri: Uri| std::future::ready(method_not_allowed(uri.path(), &allowed));
             router = router.route(path, methods.fallback(refused));
         }
-        mcp::with_sessions(router).fallback(unknown_path)
+        dashboard::with_pages(mcp::with_sessions(router), &self.context, entrance).fallback(unknown_path)
     }
 }
 
@@ -296,6 +300,10 @@ async fn around(
                 format!("there was no answer within {} s: it is not known whether it was carried out", time.as_secs());
             Problem::new(ProblemCode::Unavailable, detail).into_response()
         }
+    };
+    let response = match &context.dashboard {
+        Some(dashboard) => dashboard.protected(response),
+        None => response,
     };
     let (status, code) = (response.status(), response.extensions().get::<ProblemCode>().copied());
     context.answered.count(status, code);

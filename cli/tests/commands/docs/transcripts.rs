@@ -42,12 +42,22 @@ struct Setup {
     codes: &'static [(&'static str, i32)],
 }
 
-const SETUPS: [Setup; 8] = [
+const SETUPS: [Setup; 9] = [
     Setup {
         page: "docs/conversations.md",
         before: r#"
 mkdir agents && printf '[agent]\nname = "support"\n' > agents/support.toml
 printf '[workflow]\nname = "triage"\n[[workflow.tasks]]\nname = "sort"\nagent = "support"\n' > triage.toml
+"#,
+        variables: &[],
+        codes: &[],
+    },
+    Setup {
+        page: "docs/dashboard.md",
+        before: r#"
+mkfifo served
+"$CALLBOARD" serve --model fake --listen 127.0.0.1:0 > served 2> log & trap "kill $!" EXIT
+read LINE < served
 "#,
         variables: &[],
         codes: &[],

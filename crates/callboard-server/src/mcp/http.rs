@@ -71,7 +71,7 @@ pub(crate) async fn answer(
         Ok(response) => response,
         Err(_) => early(answering),
     };
-    let ended = async move { context.tokens.ended(&caller).await };
+    let ended = context.ended(caller);
     Ok(response.map(|body| {
         let body = body.into_data_stream().take_until(Box::pin(ended));
         Body::from_stream(body.inspect(move |_| {

@@ -58,6 +58,10 @@ impl TokenFile {
         Ok(Self { path: folder.join(&name), folder, name, seen: Mutex::default() })
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(super) fn lock(&self) -> Result<Locked, TokenError> {
         Ok(Locked(Folder::create(&self.folder)?.locked()?))
     }
@@ -188,7 +192,8 @@ fn text(table: &Table) -> Vec<u8> {
     bytes
 }
 
-fn digest(text: &str) -> Option<[u8; 32]> {
+/// The bytes of a hash, from its digits.
+pub(crate) fn digest(text: &str) -> Option<[u8; 32]> {
     let mut digest = hash("");
     if text.len() != 2 * digest.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

@@ -266,6 +266,7 @@ impl Known {
             terms: Arc::clone(&self.terms),
             is_owner: self.is_owner,
             hash: Some(self.hash),
+            session: None,
         }
     }
 }
@@ -298,6 +299,8 @@ pub(crate) struct Caller {
     is_owner: bool,
     /// The hash of the token's secret; `None` for a process of this user, which has no token.
     hash: Option<[u8; 32]>,
+    /// The hash of the secret of the session, of a person in a browser.
+    pub(crate) session: Option<[u8; 32]>,
 }
 
 impl Caller {
@@ -316,7 +319,7 @@ impl Caller {
         let scopes = Arc::new(scopes.into_iter().collect());
         let namespaces = namespaces.into_iter().map(str::to_owned).collect();
         let terms = Arc::new(Terms { namespaces, ..Terms::default() });
-        Self { name: name.into(), scopes, person: None, terms, is_owner: false, hash: None }
+        Self { name: name.into(), scopes, person: None, terms, is_owner: false, hash: None, session: None }
     }
 
     /// In whose name it decides: the person, or the token itself.
@@ -522,6 +525,22 @@ impl Tokens {
         })
     }
 
+    /// What refers to the token of this name.
+    #[cfg_attr(not(feature = "dashboard"), expect(dead_code, reason = "the room dashboard has sessions of tokens"))]
+    pub(crate) fn token(&self, name: &str) -> Result<Option<TokenRef>, TokenError> {
+        self.refresh()?;
+        let table = self.shared.table.read();
+        let reference = |(name, known): (&Arc<str>, &Known)| known.caller(name).token();
+        Ok(table.known.get_key_value(name).map(reference))
+    }
+
+    /// The folder of the tokens; `None` if they are in memory.
+    #[cfg(unix)]
+    #[cfg_attr(not(feature = "dashboard"), expect(dead_code, reason = "the room dashboard keeps sessions there"))]
+    pub(crate) fn folder(&self) -> Option<&std::path::Path> {
+        self.shared.file.as_ref().map(file::TokenFile::folder)
+    }
+
     /// Keeps the secret of a webhook, in clear: a signature is checked with it. With a file it has one of its own beside that, with
     /// mode 0600.
     pub(crate) fn keep_webhook_secret(&self, webhook: Uuid, secret: &str) -> Result<(), TokenError> {
@@ -667,7 +686,8 @@ pub(crate) fn random() -> Result<[u8; 32], TokenError> {
     Ok(random)
 }
 
-fn new_secret() -> Result<String, TokenError> {
+/// A new secret.
+pub(crate) fn new_secret() -> Result<String, TokenError> {
     Ok(random()?.iter().fold(PREFIX.to_owned(), |secret, byte| format!("{secret}{byte:02x}")))
 }
 
@@ -691,6 +711,7 @@ fn beginning(hash: &[u8; 32]) -> String {
     hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn hash(secret: &str) -> [u8; 32] {
+/// What is kept of a secret.
+pub(crate) fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }

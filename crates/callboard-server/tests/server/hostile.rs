@@ -199,7 +199,7 @@ fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
     let (token, close) = (format!("Authorization: Bearer {secret}\r\n"), "Connection: close\r\n");
     let credentials = credentials(service, secret);
     let mut requests = Vec::new();
-    for Route { method, path, access } in Server::routes() {
+    for Route { method, path, access } in Server::routes().filter(|route| route.access != Access::Private) {
         let path = filled(path);
         let mut add = |line: &str, host: &str, headers: &str, body: &str, status: u16| {
             let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\n{close}{headers}");
@@ -230,7 +230,7 @@ fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
                 }
                 continue;
             }
-            Access::Scope(_) => {}
+            Access::Scope(_) | Access::Private => {}
         }
         for headers in &credentials {
             add(&line, "localhost", headers, "", 401);

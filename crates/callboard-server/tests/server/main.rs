@@ -11,6 +11,8 @@ mod changing;
 #[path = "../../../../tests/charges/mod.rs"]
 mod charges;
 mod connections;
+#[cfg(unix)]
+mod dashboard;
 mod delivery;
 mod hostile;
 #[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]

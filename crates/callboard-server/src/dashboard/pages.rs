@@ -1,0 +1,128 @@
+//! The pages as HTML: the frame of each, the overview, and how to sign in.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::assets::{ICON, SCRIPT, STYLE};
+use super::overview::overview as shown_overview;
+use super::{Dashboard, sessions, sign_in as signing};
+use crate::context::{Context, Shared};
+use crate::tokens::{Caller, Scope};
+
+/// Who reads a page.
+pub(super) struct Reader<'r> {
+    pub(super) caller: &'r Caller,
+    /// The text that requests of the page have.
+    csrf: String,
+}
+
+/// Puts the contents of a page into the frame. `reader` is `None` if nobody is signed in.
+fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="robots" content="noindex";
+                @if let Some(reader) = reader { meta name="csrf" content=(reader.csrf); }
+                title { (title) " · callboard" }
+                link rel="icon" href=(ICON.path) type="image/svg+xml";
+                link rel="stylesheet" href=(STYLE.path);
+                script src=(SCRIPT.path) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the contents" }
+                header.top {
+                    div.bar {
+                        a.name href="/" { "callboard" }
+                        @if let Some(reader) = reader {
+                            nav aria-label="Pages" { a href="/" aria-current="page" { "Overview" } }
+                            div.who {
+                                span title="Signed in as" { (reader.caller.by()) }
+                                button.quiet type="button" data-sign-out { "Sign out" }
+                            }
+                        }
+                    }
+                }
+                main id="main" tabindex="-1" { (contents) }
+            }
+        }
+    }
+}
+
+fn page(status: StatusCode, markup: Markup) -> Response {
+    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], markup.into_string()).into_response()
+}
+
+/// The pages of a request to their host; `None` on other names of the server.
+fn on_host<'c>(context: &'c Context, request: &Request) -> Option<&'c Dashboard> {
+    let dashboard = context.dashboard.as_deref()?;
+    dashboard.origin.is_host_of(request.uri(), request.headers()).then_some(dashboard)
+}
+
+/// The overview, or how to sign in.
+pub(super) async fn overview(State(context): Shared, request: Request) -> Response {
+    let Some(dashboard) = on_host(&context, &request) else { return other_name() };
+    let signed_in = dashboard.secret(&request).map(|secret| (secret, dashboard.signed_in(&context, secret)));
+    let Some((secret, Ok(caller))) = signed_in else { return signing_in(StatusCode::UNAUTHORIZED) };
+    let caller = signing::known(&context, caller);
+    let reader = Reader { caller: &caller, csrf: sessions::csrf(secret) };
+    if !caller.scopes.contains(&Scope::Read) {
+        let contents = html! {
+            h1 { "Nothing to read" }
+            p { "The token " b { (caller.name) } " does not have the scope " code { "read" } "." }
+        };
+        return page(StatusCode::FORBIDDEN, framed("Overview", Some(&reader), &contents));
+    }
+    let contents = shown_overview(&context, &caller).await;
+    page(
+        StatusCode::OK,
+        framed("Overview", Some(&reader), &html! { div id="overview" data-part="/parts/overview" { (contents) } }),
+    )
+}
+
+/// The part of the overview that changes.
+pub(super) async fn overview_part(
+    State(context): Shared,
+    axum::Extension(caller): axum::Extension<Caller>,
+) -> Response {
+    page(StatusCode::OK, shown_overview(&context, &caller).await)
+}
+
+/// The page of a link: its script reads the secret after `#`, which browsers do not send.
+pub(super) async fn sign_in(State(context): Shared, request: Request) -> Response {
+    match on_host(&context, &request) {
+        Some(_) => signing_in(StatusCode::OK),
+        None => other_name(),
+    }
+}
+
+fn signing_in(status: StatusCode) -> Response {
+    let contents = html! {
+        section.sign-in data-sign-in {
+            h1 { "Sign in" }
+            p role="status" data-status { "Run this in the folder of the project, and open the link that it prints:" }
+            pre { code { "callboard sign-in" } }
+            p.hint { "A link can be used once, within 5 minutes." }
+            noscript { p { "These pages need JavaScript." } }
+        }
+    };
+    page(status, framed("Sign in", None, &contents))
+}
+
+/// What other names of the server answer: neither data nor where the pages are.
+fn other_name() -> Response {
+    let contents = html! {
+        section.sign-in {
+            h1 { "This is callboard" }
+            p { "Its pages have an address of their own. Run this in the folder of the project, and open the link that it prints:" }
+            pre { code { "callboard sign-in" } }
+        }
+    };
+    page(StatusCode::OK, framed("callboard", None, &contents))
+}
