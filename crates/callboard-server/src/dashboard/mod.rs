@@ -28,6 +28,7 @@ mod assets;
 mod cookies;
 mod kept;
 mod links;
+mod live;
 mod origin;
 mod overview;
 mod pages;
@@ -185,8 +186,11 @@ pub(crate) fn with_pages(
         return router;
     }
     let guard = Guard { context: Arc::clone(context), access: Access::Scope(Scope::Read), entrance };
-    let parts =
-        Router::new().route("/parts/overview", get(pages::overview_part)).layer(from_fn_with_state(guard, authorize));
+    let parts = Router::new()
+        .route("/parts/overview", get(pages::overview_part))
+        .route("/parts/whole", get(pages::whole))
+        .route("/parts/events", get(live::events))
+        .layer(from_fn_with_state(guard, authorize));
     router
         .merge(parts)
         .route("/", get(pages::overview))

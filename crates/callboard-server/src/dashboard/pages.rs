@@ -1,15 +1,17 @@
 //! The pages as HTML: the frame of each, the overview, and how to sign in.
 
-use axum::extract::{Request, State};
+use axum::Extension;
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::assets::{ICON, SCRIPT, STYLE};
-use super::overview::overview as shown_overview;
-use super::{Dashboard, sessions, sign_in as signing};
+use super::{Dashboard, overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
+use crate::problem::Problem;
+use crate::query;
 use crate::tokens::{Caller, Scope};
 
 /// Who reads a page.
@@ -79,19 +81,30 @@ pub(super) async fn overview(State(context): Shared, request: Request) -> Respon
         };
         return page(StatusCode::FORBIDDEN, framed("Overview", Some(&reader), &contents));
     }
-    let contents = shown_overview(&context, &caller).await;
+    let contents = overview::overview(&context, &caller).await;
     page(
         StatusCode::OK,
-        framed("Overview", Some(&reader), &html! { div id="overview" data-part="/parts/overview" { (contents) } }),
+        framed(
+            "Overview",
+            Some(&reader),
+            &html! { div data-part="/parts/overview" data-events="/parts/events" { (contents) } },
+        ),
     )
 }
 
 /// The part of the overview that changes.
-pub(super) async fn overview_part(
-    State(context): Shared,
-    axum::Extension(caller): axum::Extension<Caller>,
-) -> Response {
-    page(StatusCode::OK, shown_overview(&context, &caller).await)
+pub(super) async fn overview_part(State(context): Shared, Extension(caller): Extension<Caller>) -> Response {
+    page(StatusCode::OK, overview::overview(&context, &caller).await)
+}
+
+/// All of the text of something that waits, of which the overview has the beginning.
+pub(super) async fn whole(State(context): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+    let [id] = query::values(query.as_deref(), ["id"])?;
+    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
+    let pending = context.board.people().pending().await;
+    let wait = pending.iter().find(|wait| wait.id().to_string() == id);
+    let wait = wait.ok_or_else(|| Problem::not_found("this no longer waits"))?;
+    Ok(page(StatusCode::OK, overview::whole(wait)))
 }
 
 /// The page of a link: its script reads the secret after `#`, which browsers do not send.

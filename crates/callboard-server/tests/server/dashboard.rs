@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::Response;
+use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::Timestamp;
 use callboard::prelude::*;
@@ -22,6 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 
+use crate::support::counted::Counted;
 use crate::support::local::text_of;
 
 /// A clock that a test moves.
@@ -70,8 +72,12 @@ impl Pages {
     }
 
     async fn at(folder: &TempDir, at: &PagesAt) -> Self {
+        Self::of(folder, at, Callboard::builder()).await
+    }
+
+    async fn of(folder: &TempDir, at: &PagesAt, board: Builder) -> Self {
         let clock = Arc::new(Moved::default());
-        let board = Callboard::builder()
+        let board = board
             .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("who?").await?)) })
             .agent("waiter", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
             .shutdown_grace(Duration::ZERO);
@@ -609,4 +615,92 @@ async fn what_a_session_does_is_in_the_audit_log() {
         ]
     );
     assert_eq!(lines("audit.jsonl.refused"), [[Value::Null, json!("POST"), json!("/sign-in"), json!(401)]]);
+}
+
+/// The row of the overview with this id.
+fn row<'p>(page: &'p str, id: &str) -> Option<&'p str> {
+    page.split("<li ").find(|row| row.contains(&format!("data-id=\"{id}\"")))
+}
+
+#[tokio::test]
+async fn the_overview_has_what_waits_and_a_decision_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = Pages::start(&folder).await;
+    pages.tokens.add(TokenSpec::new("ann", [Scope::Read])).unwrap();
+    let (owner, ann) = (pages.sign_in(&json!({})).await, pages.sign_in(&json!({ "token": "ann" })).await);
+    let page = async |browser: &Browser, path: &str| text_of(pages.get(browser, path).await).await;
+    let empty = page(&owner, "/").await;
+    assert!(empty.contains("2 agents running") && empty.contains("0 waiting for you"), "{empty}");
+    let run = pages.board.submit(Task::new("x").to("asker")).await.unwrap();
+    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    for path in ["/", "/parts/overview"] {
+        let shown = page(&owner, path).await;
+        assert!(shown.contains("1 waiting for you"), "{shown}");
+        let row = row(&shown, &id).unwrap();
+        assert!(row.contains("who?") && row.contains("<textarea") && row.contains("<time datetime=\""), "{row}");
+    }
+    let looked = page(&ann, "/").await;
+    assert!(row(&looked, &id).is_some_and(|row| !row.contains("<button") && !row.contains("<form")), "{looked}");
+    assert!(page(&owner, &format!("/parts/whole?id={}", id.replace('/', "%2F"))).await.contains("who?"));
+    assert_eq!(code(&pages.get(&owner, "/parts/whole?id=x").await), 404);
+
+    let path = format!("/v1/pending/{}", id.replace('/', "%2F"));
+    let answer = json!({ "response": "answer", "value": "ann" });
+    assert_eq!(code(&pages.post(&ann, &path, &answer).await), 403);
+    let first = pages.post(&owner, &path, &answer).await;
+    assert_eq!(serde_json::from_str::<Value>(&text_of(first).await).unwrap()["by"], "owner");
+    let second = pages.post(&owner, &path, &answer).await;
+    assert_eq!(code(&second), 409);
+    assert!(text_of(second).await.contains("was answered before by owner"));
+    run.result().await.unwrap();
+    assert!(page(&owner, "/").await.contains("0 waiting for you"));
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_reports_that_the_overview_has_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = Pages::start(&folder).await;
+    let browser = pages.sign_in(&json!({})).await;
+    let answer = pages.get(&browser, "/parts/events").await;
+    assert_eq!((code(&answer), &answer.headers()["content-type"]), (200, &"text/event-stream".parse().unwrap()));
+    let mut events = answer.into_body().into_data_stream();
+    let mut next = async || String::from_utf8(soon(events.next()).await.unwrap().unwrap().to_vec()).unwrap();
+    assert_eq!(next().await, "event: changed\ndata: overview\n\n");
+    pages.board.submit(Task::new("x").to("asker")).await.unwrap();
+    assert_eq!(next().await, "event: changed\ndata: overview\n\n");
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn the_overview_is_small_and_reads_no_run_however_many_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Counted::default());
+    let builder = Callboard::builder()
+        .agent("echo", |_: Turn| async move { Ok(Command::output(1)) })
+        .agent("poser", |turn: Turn| async move {
+            let question = turn.input_json().value().to_string();
+            Ok(Command::output(turn.people().ask(question).await?))
+        })
+        .storage(Arc::clone(&store))
+        .capacity(|it| it.runs_in_flight(200));
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    let browser = pages.sign_in(&json!({})).await;
+    for _ in 0..30 {
+        pages.board.submit(Task::new("x").to("echo")).await.unwrap().result().await.unwrap();
+    }
+    for _ in 0..100 {
+        let run = pages.board.submit(Task::new(&"\"<&\u{202e}".repeat(5_000)).to("poser")).await.unwrap();
+        run.next_pending().await.unwrap();
+    }
+    store.reads();
+    let page = text_of(pages.get(&browser, "/").await).await;
+    assert_eq!(store.reads(), 0);
+    assert!(page.contains("100 waiting for you") && page.contains("more characters"));
+    let mut size = page.len();
+    for path in page.split('"').filter(|part| part.starts_with("/assets/")) {
+        size += text_of(pages.send("GET", path, &[], &Value::Null).await).await.len();
+    }
+    assert!(size < 60 * 1024, "{size} bytes");
+    pages.end().await;
 }
