@@ -1,6 +1,7 @@
 //! A base of facts, from outside.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../../../../tests/common/browser.rs"]
 mod browser;
 #[path = "../../../../tests/campaigns/mod.rs"]
 mod campaigns;

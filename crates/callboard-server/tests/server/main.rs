@@ -5,6 +5,9 @@
 
 #[cfg(unix)]
 mod audit;
+#[cfg(unix)]
+#[path = "../../../../tests/common/browser.rs"]
+mod browser;
 #[path = "../../../../tests/campaigns/mod.rs"]
 mod campaigns;
 mod changing;
@@ -17,6 +20,8 @@ mod delivery;
 mod hostile;
 #[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]
 mod hostile_queries;
+#[cfg(unix)]
+mod in_browser;
 #[cfg(unix)]
 mod kills;
 mod knowledge;
@@ -31,6 +36,9 @@ mod private;
 mod requests;
 mod runs;
 mod schedules;
+#[cfg(unix)]
+#[path = "../../../../tests/common/skipping.rs"]
+mod skipping;
 mod support;
 #[cfg(unix)]
 mod tls;

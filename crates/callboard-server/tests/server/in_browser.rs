@@ -1,0 +1,357 @@
+//! The pages in a browser, with a real server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::messages::{Action, Response};
+use callboard::prelude::*;
+use callboard_server::private::{Client, listen};
+use callboard_server::{PagesAt, Server, Tokens};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::browser::Browser;
+use crate::skipping::skip;
+
+/// A server with pages on a port of its own. It works on threads of its own: a browser is waited for.
+struct Served {
+    runtime: Runtime,
+    board: Callboard,
+    client: Client,
+    stop: watch::Sender<bool>,
+    _folder: TempDir,
+}
+
+impl Served {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (board, client, stop) = runtime.block_on(async {
+            let builder = Callboard::builder()
+                .agent("coder", |turn: Turn| async move {
+                    let text: String = turn.input()?;
+                    let approved = turn.people().approve(Action::new("FileWrite", &text, text.clone())).await?;
+                    Ok(Command::output(approved.arguments))
+                })
+                .agent("asker", |turn: Turn| async move {
+                    let text: String = turn.input()?;
+                    Ok(Command::output(turn.people().ask(text).await?))
+                })
+                .capacity(|it| it.runs_in_flight(1_000))
+                .shutdown_grace(Duration::ZERO);
+            let board = builder.start().await.unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at = PagesAt::Loopback { port: listener.local_addr().unwrap().port(), has_tls: false };
+            let server = Server::new(board.clone(), Tokens::new(Env::system())).dashboard(&at).unwrap();
+            let sockets = folder.path().join("sockets");
+            let socket = listen(&sockets, "a").await.unwrap();
+            let stop = watch::Sender::new(false);
+            let stopped = || {
+                let mut stop = stop.subscribe();
+                async move { drop(stop.wait_for(|stop| *stop).await) }
+            };
+            let (over_http, private) = (server.clone(), (stopped(), stopped()));
+            tokio::spawn(async move { over_http.serve(listener, private.0).await });
+            tokio::spawn(async move { server.serve_private(socket, private.1).await });
+            (board, Client::new(&sockets, "a"), stop)
+        });
+        Self { runtime, board, client, stop, _folder: folder }
+    }
+
+    /// The URL of a new link.
+    fn link(&self) -> String {
+        let link = self.runtime.block_on(self.client.request("POST", "/v1/sign-in", Some(&json!({})))).unwrap().1;
+        link["url"].as_str().unwrap().to_owned()
+    }
+
+    fn submit(&self, agent: &str, text: &str) -> callboard::runtime::RunHandle {
+        self.runtime.block_on(async {
+            let run = self.board.submit(Task::new(text).to(agent)).await.unwrap();
+            run.next_pending().await.unwrap();
+            run
+        })
+    }
+
+    fn end(self) {
+        self.stop.send_replace(true);
+        self.runtime.block_on(self.board.shutdown());
+    }
+}
+
+/// Waits until an expression is true, in a page that stays open.
+fn until(browser: &mut Browser, expression: &str) {
+    let waited = format!(
+        "new Promise((resolve) => {{
+           const look = () => {{ if ({expression}) resolve(true); else setTimeout(look, 10); }};
+           setTimeout(() => resolve(document.body.innerText), 60000);
+           look();
+         }})"
+    );
+    assert_eq!(browser.value(&waited), json!(true), "{expression}");
+}
+
+/// Presses a key that types nothing, or what `text` is.
+fn press(browser: &mut Browser, key: &str, code: u32, text: &str) {
+    for kind in ["keyDown", "keyUp"] {
+        let text = if kind == "keyDown" { text } else { "" };
+        let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
+        browser.asks("Input.dispatchKeyEvent", event);
+    }
+}
+
+fn enter(browser: &mut Browser) {
+    press(browser, "Enter", 13, "\r");
+}
+
+/// Opens a link and waits until it has signed in.
+fn sign_in(browser: &mut Browser, link: &str) {
+    browser.opens(link);
+    // The page of the link opens the overview.
+    browser.until("Page.loadEventFired");
+    until(browser, "document.querySelector('#state')?.textContent === 'Live'");
+}
+
+/// Writes a picture of the page, where the variable CALLBOARD_PICTURES names a folder.
+fn picture(browser: &mut Browser, name: &str) {
+    let Some(folder) = std::env::var_os("CALLBOARD_PICTURES") else { return };
+    let taken = browser.asks("Page.captureScreenshot", json!({ "format": "png" }));
+    std::fs::write(Path::new(&folder).join(format!("{name}.base64")), taken["data"].as_str().unwrap()).unwrap();
+}
+
+/// Presses Tab until the element that has the focus has this text.
+fn tab_to(browser: &mut Browser, text: &str) {
+    for _ in 0..60 {
+        press(browser, "Tab", 9, "");
+        if browser.value("document.activeElement.textContent.trim()") == json!(text) {
+            return;
+        }
+    }
+    panic!("{text:?} is not reached with the keyboard");
+}
+
+const ROWS: &str = "[...document.querySelectorAll('.item')].map((item) => item.querySelector('.what').textContent)";
+
+#[test]
+fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    let link = served.link();
+    sign_in(&mut browser, &link);
+    let shown = browser.value("[location.pathname + location.hash, document.querySelector('h1').textContent]");
+    assert_eq!(shown, json!(["/", "2 agents running · 0 waiting for you · 0 failed"]));
+    assert_eq!(browser.value("document.querySelector('#empty').hidden"), json!(false));
+    picture(&mut browser, "empty");
+
+    // It appears without a reload.
+    let run = served.submit("coder", "notes.txt");
+    until(&mut browser, "document.querySelectorAll('.item').length === 1");
+    assert_eq!(
+        browser.value("document.querySelector('h1').textContent"),
+        "2 agents running · 1 waiting for you · 0 failed"
+    );
+    assert_eq!(browser.value(ROWS), json!(["coder wants to FileWrite notes.txt"]));
+    browser.presses("j", "j");
+    assert_eq!(browser.value("document.activeElement.className"), "item");
+    tab_to(&mut browser, "Approve");
+    enter(&mut browser);
+    until(&mut browser, "document.querySelector('.item.done')");
+    let result = browser.value("document.querySelector('.item .result').textContent");
+    assert!(result.as_str().unwrap().starts_with("Approved by owner · "), "{result}");
+    assert_eq!(served.runtime.block_on(run.result()).unwrap().output, "notes.txt");
+
+    // One that somebody else decides, while the page shows it.
+    served.submit("coder", "other.txt");
+    until(&mut browser, "document.querySelectorAll('.item').length === 2");
+    let asked = served.runtime.block_on(served.board.people().pending());
+    served.runtime.block_on(served.board.people().answer(&asked[0], Response::Approve, "ben")).unwrap();
+    until(&mut browser, "document.querySelector('.item.gone')");
+
+    // A reason is typed, and a question is answered.
+    let denied = served.submit("coder", "third.txt");
+    let answered = served.submit("asker", "Which port?");
+    until(&mut browser, "document.querySelectorAll('.item:not(.done, .gone)').length === 2");
+    tab_to(&mut browser, "Deny …");
+    enter(&mut browser);
+    browser.types("not today");
+    enter(&mut browser);
+    until(&mut browser, "document.querySelectorAll('.item.done').length === 2");
+    assert!(format!("{:?}", served.runtime.block_on(denied.result())).contains("not today"));
+    browser.value("document.querySelector('textarea').focus()");
+    browser.types("8080");
+    enter(&mut browser);
+    until(&mut browser, "document.querySelectorAll('.item.done').length === 3");
+    assert_eq!(served.runtime.block_on(answered.result()).unwrap().output, "8080");
+
+    tab_to(&mut browser, "Sign out");
+    enter(&mut browser);
+    browser.until("Page.loadEventFired");
+    assert_eq!(browser.value("document.querySelector('h1').textContent"), "Sign in");
+    browser.opens(link.split('#').next().unwrap().trim_end_matches("sign-in"));
+    assert_eq!(browser.value("document.querySelector('h1').textContent"), "Sign in");
+    // The link was used.
+    browser.opens(&link);
+    until(&mut browser, "document.querySelector('[data-status]').textContent.includes('was used')");
+    served.end();
+}
+
+/// What HTML, SVG, CSS, URLs and scripts could be made of.
+fn payloads() -> Vec<String> {
+    const SCRIPT: &str = "globalThis.attacked=1";
+    let mut all = Vec::new();
+    for tag in [
+        "img", "svg", "body", "iframe", "video", "audio", "details", "input", "select", "marquee", "object", "embed",
+        "math", "style", "link", "meta", "base", "form", "a", "button",
+    ] {
+        for event in ["onerror", "onload", "onfocus", "ontoggle", "onmouseover", "onanimationstart"] {
+            all.push(format!("<{tag} src=x href=x open autofocus {event}={SCRIPT}>"));
+        }
+        all.push(format!("\"><{tag} onload='{SCRIPT}'>"));
+        all.push(format!("</pre></li></ol><{tag}><script>{SCRIPT}</script>"));
+        all.push(format!(
+            "<{tag} href=javascript:{SCRIPT} src=javascript:{SCRIPT} action=javascript:{SCRIPT}>x</{tag}>"
+        ));
+    }
+    for close in [
+        "</script>",
+        "</style>",
+        "</title>",
+        "</textarea>",
+        "</template>",
+        "</noscript>",
+        "-->",
+        "]]>",
+        "'",
+        "\"",
+        "`",
+        "\\",
+        "&quot;",
+        "&#34;",
+        "&lt;",
+        "\u{0}",
+        "\r\n\r\n",
+    ] {
+        for begin in [
+            "<script>",
+            "<svg><script>",
+            "<math><mi//xlink:href=\"data:x,",
+            "<!--",
+            "<![CDATA[",
+            "<?xml-stylesheet href=",
+            "{{",
+            "${",
+            "<%",
+        ] {
+            all.push(format!("{close}{begin}{SCRIPT}</script>"));
+        }
+    }
+    for scheme in ["javascript", "data", "vbscript", "file", "blob", "JaVaScRiPt", "java\tscript", "\u{1}javascript"] {
+        all.push(format!("{scheme}:{SCRIPT}//"));
+        all.push(format!("<a href=\"{scheme}:{SCRIPT}\">open</a>"));
+    }
+    for text in [
+        "\u{202e}tpircs\u{202c}",
+        "\u{2066}approve\u{2069}",
+        "a\u{200b}b\u{200d}c\u{feff}",
+        "\u{1b}[31mred\u{1b}[0m\u{1b}]8;;http://evil.example\u{7}x",
+        "\u{85}\u{2028}\u{2029}",
+        "e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}",
+        "<style>*{background:url(http://evil.example/)}</style>",
+        "<img src=http://evil.example/x>",
+        "<link rel=stylesheet href=http://evil.example/x>",
+        "<meta http-equiv=refresh content='0;url=http://evil.example/'>",
+        "<form action=http://evil.example><button>Approve</button></form>",
+        "<svg><foreignObject><iframe srcdoc='<script>parent.attacked=1</script>'>",
+        "\u{fdd0}\u{fffe}\u{e000}",
+    ] {
+        all.push(text.to_owned());
+    }
+    all
+}
+
+#[test]
+fn hostile_texts_of_agents_are_text_and_run_nothing() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    let payloads = payloads();
+    assert!(payloads.len() >= 300, "there are {}", payloads.len());
+    // Whatever the policy keeps from being loaded or run is counted, before the page has a script.
+    let counted = "globalThis.violations = []; addEventListener('securitypolicyviolation', (event) => violations.push(event.blockedURI + ' ' + event.violatedDirective), true);";
+    browser.asks("Page.addScriptToEvaluateOnNewDocument", json!({ "source": counted }));
+    sign_in(&mut browser, &served.link());
+    let elements = "[...new Set([...document.querySelectorAll('main *')].map((element) => element.localName))].sort()";
+    for (number, some) in payloads.chunks(20).enumerate() {
+        for (at, text) in some.iter().enumerate() {
+            served.submit(if at % 2 == 0 { "asker" } else { "coder" }, text);
+        }
+        // Appended by the script, and written by the server.
+        until(&mut browser, &format!("document.querySelectorAll('.item:not(.done, .gone)').length === {}", some.len()));
+        for _ in 0..2 {
+            let found = browser.value(elements);
+            for element in found.as_array().unwrap() {
+                let own = [
+                    "b", "bdi", "button", "code", "dd", "div", "dl", "dt", "form", "h1", "h2", "input", "label", "li",
+                    "ol", "p", "pre", "section", "span", "textarea", "time",
+                ];
+                assert!(own.contains(&element.as_str().unwrap()), "{element} in chunk {number}");
+            }
+            let attributes = browser.value(
+                "[...document.querySelectorAll('main *')].flatMap((element) => [...element.attributes]).filter(({ name }) => name.startsWith('on') || ['src', 'href', 'style', 'action'].includes(name)).length",
+            );
+            assert_eq!(attributes, json!(0), "in chunk {number}");
+            let unseen = browser.value("/[\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\u001b]/.test(document.querySelector('main').textContent)");
+            assert_eq!(unseen, json!(false), "in chunk {number}");
+            assert_eq!(
+                browser.value("[globalThis.attacked ?? null, violations]"),
+                json!([null, []]),
+                "in chunk {number}"
+            );
+            browser.opens(&overview_of(&served));
+            until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+        }
+        for wait in served.runtime.block_on(served.board.people().pending()) {
+            served.runtime.block_on(served.board.run(wait.run()).cancel("done")).unwrap();
+        }
+        until(&mut browser, "document.querySelectorAll('.item:not(.done, .gone)').length === 0");
+        browser.opens(&overview_of(&served));
+        until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+    }
+    assert_eq!(browser.complaints(), [&Value::Null; 0]);
+    served.end();
+}
+
+/// The address of the overview.
+fn overview_of(served: &Served) -> String {
+    let link = served.link();
+    link.split("/sign-in").next().unwrap().to_owned() + "/"
+}
+
+#[test]
+fn a_phone_shows_the_overview_without_scrolling_sideways() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    served.submit("coder", &format!("src/{}/main.rs", "folder/".repeat(30)));
+    served.submit("asker", &"x".repeat(1_000_000));
+    served.submit("asker", "Which of the ports shall the server listen on: the usual one, or one that is free?");
+    let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 2, "mobile": true });
+    browser.asks("Emulation.setDeviceMetricsOverride", phone);
+    sign_in(&mut browser, &served.link());
+    let width = browser.value("[document.documentElement.scrollWidth, document.querySelectorAll('.item').length]");
+    assert_eq!(width, json!([360, 3]));
+    picture(&mut browser, "phone");
+    let size = browser.value("performance.getEntriesByType('navigation')[0].transferSize + performance.getEntriesByType('resource').reduce((sum, it) => sum + it.transferSize, 0)");
+    assert!(size.as_f64().unwrap() < 60.0 * 1024.0, "{size} bytes");
+    for (name, scheme) in [("light", "light"), ("dark", "dark")] {
+        let desk = json!({ "width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        browser.asks("Emulation.setDeviceMetricsOverride", desk);
+        browser.asks(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
+        );
+        picture(&mut browser, name);
+    }
+    served.end();
+}
