@@ -26,7 +26,7 @@
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
-//! - `testing`, with the feature of that name: simulations, scripted agents, probes, and the suite for storage backends.
+//! - `testing`, with the feature of that name: simulations, scripted agents, probes, and the suites for storage backends and for channels.
 //!
 //! # What it promises, and what it leaves to you
 //!

@@ -1,5 +1,6 @@
-//! The test kit: what users need to test their own agents, trees and storage backends.
+//! The test kit: what users need to test their own agents, trees, storage backends and channels of approvals.
 
+pub mod channels;
 pub mod conformance;
 mod gate;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod agent_limits;
 mod approvals;
 mod cancelling;
+mod channels;
 #[path = "../common/mod.rs"]
 mod common;
 mod consent;

@@ -23,3 +23,4 @@ mod processes;
 mod screen;
 mod simulated_panics;
 mod terminal;
+mod terminal_rules;

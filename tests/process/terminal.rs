@@ -97,7 +97,7 @@ fn a_card_that_expires_while_it_is_open_makes_room_for_the_next_one() {
     screen.types(format!("y {}", code_on(&first)));
     screen.until("\nwrite_file a.txt of clerk still waits: it is denied at ");
     screen.until(PROMPT);
-    screen.until("\nwrite_file a.txt was denied by expiry\n");
+    screen.until("\nwrite_file a.txt was denied by expiry at ");
     let second = screen.until(PROMPT);
     assert!(second.contains("target    b.txt\n"), "{second}");
     screen.consents(&second);

@@ -16,6 +16,13 @@ pub trait Channel: Send + Sync + 'static {
     /// Names the channel in the supervision tree.
     fn name(&self) -> &str;
 
+    /// The channel's actor has started: with the board, and again after a panic of the channel. A channel that keeps what it has
+    /// shown over processes looks up here what was decided meanwhile, by [`Decider::decision`]; that a run still waits may become
+    /// known later, when it is read back. Must not block. By default nothing happens.
+    fn started(&self, decider: &Decider) {
+        let _ = decider;
+    }
+
     /// Shows a question. Must not block; the decision may come at any time, through any channel.
     ///
     /// A question that is shown may be asked again: after a panic of the channel, and when a decision on it could not be
@@ -68,6 +75,8 @@ pub(crate) struct ChannelActor;
 
 #[derive(Debug)]
 pub(crate) enum ChannelMsg {
+    /// The actor has started.
+    Started,
     /// Show a question; with `again`, also if it is already shown.
     Ask { id: ApprovalId, envelope: Box<Envelope>, again: bool },
     /// Remind people of a question.
@@ -97,6 +106,7 @@ impl Actor for ChannelActor {
     ) -> Result<ChannelActorState, ActorProcessingErr> {
         decider.queue.env.slow_fault_point_of("channel.start", view.name()).await?;
         view.shown.attach(me.clone());
+        me.cast(ChannelMsg::Started)?;
         me.cast(ChannelMsg::Review)?;
         Ok(ChannelActorState { view, decider, asked: BTreeSet::new() })
     }
@@ -109,6 +119,7 @@ impl Actor for ChannelActor {
     ) -> Result<(), ActorProcessingErr> {
         actor_point(&showing.decider.queue.env, "channel.handle", showing.view.name(), &me).await?;
         match message {
+            ChannelMsg::Started => showing.view.channel.started(&showing.decider),
             ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again).await?,
             ChannelMsg::Remind(envelope) => showing.remind(&envelope),
             ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),

@@ -171,11 +171,17 @@ impl Channel for TerminalChannel {
             // The next output begins a line.
             show("\n");
         }
-        if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
-            let verdict = if decision.approved { "approved" } else { "denied" };
-            let text =
-                format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by));
-            show(&Rows::fold(&text, columns()));
+        let outcome = match decision {
+            Some(decision) if &*decision.by == "terminal" => None,
+            Some(decision) => {
+                let verdict = if decision.approved { "approved" } else { "denied" };
+                Some(format!("was {verdict} by {} at {}", visible(&decision.by), decision.at))
+            }
+            // What nobody has seen yet needs no line.
+            None => shown.as_ref().map(|_| "was withdrawn".to_owned()),
+        };
+        if let Some(outcome) = outcome {
+            show(&Rows::fold(&format!("{} {outcome}\n", visible(&envelope.action.to_string())), columns()));
         }
         // Lets the thread that reads the answers show the next card.
         drop(shown);
