@@ -27,6 +27,7 @@ use crate::exit::Exit;
 use crate::knowledge::stored;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
+use crate::service::telegram;
 use crate::stores::copy::{NEEDED, free};
 use crate::stores::{Choice, Stores};
 
@@ -111,6 +112,7 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
         checks.extend(asked(&models).await);
     }
     checks.extend(settings(&arguments.files)?);
+    checks.extend(bot(arguments, &stores).await);
     let is_coloured = is_coloured(&std::io::stdout());
     let line = |(what, found, text): &Check| {
         let word = format!("{:<8}", found.word());
@@ -229,6 +231,24 @@ fn settings(files: &Files) -> Result<Vec<Check>, Failure> {
         Err(failure) => Some(("tls", Found::Failed, failure.text().to_owned())),
     };
     Ok(std::iter::once(("config", Found::Ok, file)).chain(tls).collect())
+}
+
+/// The bot on Telegram, if the settings have one. It is asked with `--online`.
+async fn bot(arguments: &Doctor, stores: &Stores) -> Option<Check> {
+    let config = config::read(&arguments.files).ok()?.ok()?;
+    let places = (&*arguments.files.root, stores);
+    let config = match telegram::config(config.telegram.as_ref()?, &config.people, places, None) {
+        Ok(config) => config,
+        Err(failure) => return Some(("telegram", Found::Failed, failure.text().to_owned())),
+    };
+    if !arguments.online {
+        return Some(("telegram", Found::Ok, "the bot has a token; --online asks whether it answers".to_owned()));
+    }
+    Some(match timeout(ANSWER_TIME, config.bot_name()).await {
+        Ok(Ok(name)) => ("telegram", Found::Ok, format!("{name} answers")),
+        Ok(Err(why)) => ("telegram", Found::Failed, format!("the bot is not reached: {why}")),
+        Err(_) => ("telegram", Found::Failed, format!("the bot has not answered within {} s", ANSWER_TIME.as_secs())),
+    })
 }
 
 fn listed(models: &Result<Models, Invalid>) -> Check {

@@ -8,6 +8,7 @@ pub(crate) mod people;
 mod precedence;
 mod role_tools;
 pub(crate) mod serve;
+pub(crate) mod telegram;
 mod values;
 
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) roles: Roles,
     role_tools: role_tools::Section,
     pub(crate) people: people::Section,
+    pub(crate) telegram: Option<telegram::Section>,
     pub(crate) log: log::Section,
     pub(crate) limits: limits::Section,
     /// The text of the file, for defects that are found later.
@@ -106,10 +108,12 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
     let role_tools = fields.get("roles").map(role_tools::Section::read).unwrap_or_default();
     let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
+    let telegram = fields.get("telegram").and_then(|item| telegram::Section::read(item, folder, found));
+    telegram.iter().flat_map(|telegram| telegram.unknown(&people)).for_each(|defect| found.add(defect));
     let log = fields.get("log").and_then(|item| log::Section::read(item, found)).unwrap_or_default();
     let limits = fields.get("limits").and_then(|item| limits::Section::read(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve, roles, role_tools, people, log, limits, text: String::new() }
+    Config { file: None, serve, roles, role_tools, people, telegram, log, limits, text: String::new() }
 }
 
 /// # Errors
@@ -164,6 +168,37 @@ mod tests {
             ("[serve.limits]\nanswer_time = \"2m\"", "2:15: `answer_time` must be a time up to \"1m\", not \"2m\""),
             ("[serve.limits]\nbodies = 1", "2:1: the section `serve.limits` has no key \"bodies\""),
             ("[people]\nann = { token = [\"laptop\"] }", "2:7: a person needs `tokens`"),
+            ("[people]\nann = { telegram = 12 }\n[telegram]\ntoken_env = \"BOT\"\nchats = [12, -100200]", ""),
+            (
+                "[people]\nann = { telegram = 12 }\nbob = { telegram = 12, tokens = [\"b\"] }",
+                "3:20: the account 12 is of \"ann\" too",
+            ),
+            (
+                "[people]\nann = { telegram = -1 }",
+                "2:20: `telegram` must be the number of an account on Telegram, which is above zero, not -1",
+            ),
+            (
+                "[people]\nann = { telegram = \"12\" }",
+                "2:20: `telegram` must be the number of an account on Telegram, not \"12\"",
+            ),
+            ("[telegram]\nchats = []", "1:1: the section `telegram` needs `token_file` or `token_env`"),
+            (
+                "[telegram]\ntoken_env = \"BOT\"\ntoken_file = \"bot\"",
+                "1:1: the token of the bot is in one place: `token_file` or `token_env`",
+            ),
+            (
+                "[telegram]\ntoken_env = \"BOT\"\nchats = [12]",
+                "3:10: 12 is the account of nobody in [people], so nobody could decide there",
+            ),
+            (
+                "[telegram]\ntoken_env = \"BOT\"\nchats = [\"@team\"]",
+                "3:10: `chats` must be a list of numbers of chats, not \"@team\"",
+            ),
+            (
+                "[telegram]\ntoken_env = \"BOT\"\napi = \"http://bots.example.org\"",
+                "3:7: `api` must be the address of a server, not \"http://bots.example.org\"",
+            ),
+            ("[telegram]\ntoken = \"1:a\"", "1:1: the section `telegram` needs `token_file` or `token_env`"),
             (
                 "[people]\nann = { tokens = [\"a\"] }\nbob = { tokens = [\"a\"] }",
                 "3:19: the token \"a\" is of \"ann\" too",

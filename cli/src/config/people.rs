@@ -1,10 +1,12 @@
-//! `[people]`: who has which tokens.
+//! `[people]`: who has which tokens, and which account on Telegram.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use callboard_documents::toml::{DeValue, Fields, Item, list, mismatch, string};
+use callboard_documents::toml::{DeValue, Fields, Item, list, misfit, mismatch, string};
 use callboard_documents::{Defect, Found, Place};
 use callboard_text::{check_name, did_you_mean, quoted, typo_of};
+
+use super::values::integer;
 
 const EXAMPLE: &str = "write [people], and below it ann = { tokens = [\"laptop\"] }";
 /// The token of this user, which the first start of a server makes.
@@ -12,13 +14,15 @@ const OWNER: &str = "owner";
 /// The longest name of a person, in characters.
 const MAX_NAME: usize = 64;
 
-/// Who has which tokens.
+/// Who has which tokens and accounts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     /// The people, by the names of their tokens.
     people: BTreeMap<String, String>,
     /// Where each token is named.
     places: Vec<(String, Place)>,
+    /// The people, by the numbers of their accounts on Telegram.
+    accounts: BTreeMap<i64, String>,
 }
 
 impl Section {
@@ -39,7 +43,12 @@ impl Section {
 
     fn add(&mut self, person: &str, item: &Item<'_>, found: &mut Found) {
         let Some(mut fields) = Fields::of("a person", item, EXAMPLE, found) else { return };
-        let tokens = fields.required("tokens", EXAMPLE, found).map(|field| list(field, EXAMPLE, found));
+        let account = fields.field("telegram");
+        let tokens = match account {
+            Some(_) => fields.field("tokens"),
+            None => fields.required("tokens", EXAMPLE, found),
+        };
+        let tokens = tokens.map(|field| list(field, EXAMPLE, found));
         for item in tokens.unwrap_or_default() {
             let Some(token) = string("a token", "the name of one", item, found) else { continue };
             self.places.push((token.to_owned(), Some(item.span())));
@@ -48,7 +57,22 @@ impl Section {
                 found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
             }
         }
+        if let Some((key, item)) = account
+            && let Some(number) = integer((key, item), "the number of an account on Telegram", found)
+        {
+            if number <= 0 {
+                found.add(misfit(key, "the number of an account on Telegram, which is above zero", item));
+            } else if let Some(other) = self.accounts.insert(number, person.to_owned()) {
+                let problem = format!("the account {number} is of {} too", quoted(&other));
+                found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
+            }
+        }
         fields.close(found);
+    }
+
+    /// The accounts on Telegram, each with its person.
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = (i64, &str)> {
+        self.accounts.iter().map(|(account, person)| (*account, &**person))
     }
 
     /// The defects of tokens that are not among these.

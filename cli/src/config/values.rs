@@ -1,7 +1,7 @@
 //! Values that sections read from texts.
 
 use callboard_documents::Found;
-use callboard_documents::toml::{Field, misfit};
+use callboard_documents::toml::{Field, json, misfit};
 
 /// A text that `parse` takes; `None`, and a defect with its advice, if it takes it not.
 pub(super) fn parsed<T>(
@@ -17,4 +17,14 @@ pub(super) fn parsed<T>(
         None => found.add(defect),
     }
     None
+}
+
+/// A whole number.
+pub(super) fn integer((key, item): Field<'_>, expected: &str, found: &mut Found) -> Option<i64> {
+    // What is no number at all is the same defect.
+    let number = json(item, &mut Found::default()).and_then(|value| value.as_i64());
+    if number.is_none() {
+        found.add(misfit(key, expected, item));
+    }
+    number
 }

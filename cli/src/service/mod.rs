@@ -17,6 +17,7 @@ pub(crate) mod schedule;
 mod sending;
 mod serve;
 pub(crate) mod sign_in;
+pub(crate) mod telegram;
 mod tree;
 mod turn_socket;
 mod watch;

@@ -15,6 +15,7 @@ use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard::{AgentSpec, Callboard};
 use callboard_agents::hide_from_programs;
+use callboard_channels::telegram::TelegramChannel;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
 use callboard_server::{AgentFiles, PagesAt, Server, Tls, TlsError};
@@ -45,6 +46,7 @@ use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswe
 use super::decide::{Detail, shown_card};
 use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
+use super::telegram;
 
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
@@ -94,7 +96,13 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         per_run.min(of_token)
     });
     let specs = loaded.specs.iter().cloned().chain(of_facts);
+    let (places, pages) = ((&*arguments.files.root, &stores), settings.public_url.as_deref());
+    let channel =
+        config.telegram.as_ref().map(|section| telegram::open(section, &people, places, pages)).transpose()?;
+    let reached = channel.as_ref().map(TelegramChannel::state);
+    let builder = channel.into_iter().fold(builder, callboard::Builder::channel);
     let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
+    tokio::spawn(telegram::report(reached));
     let spans = telemetry::start(&board, loaded.models.clone());
     let mut reachable = Reachable::start(&board, &people).await;
     let served = async {

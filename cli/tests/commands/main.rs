@@ -23,6 +23,7 @@ mod signals;
 mod skipping;
 #[path = "../support/mod.rs"]
 mod support;
+mod telegram;
 mod usage;
 mod waits;
 mod watching;

@@ -96,7 +96,8 @@ impl Request {
     }
 }
 
-fn read(stream: &TcpStream) -> Request {
+/// Reads a request with a body in JSON.
+pub(super) fn read(stream: &TcpStream) -> Request {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -147,7 +148,8 @@ fn lines(answer: &Answer) -> String {
     format!("{chunk}\n{end}\n")
 }
 
-fn write(mut stream: TcpStream, kind: &str, body: &str) {
+/// Answers a request.
+pub(super) fn write(mut stream: TcpStream, kind: &str, body: &str) {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n");
     // The process that sent the request may have ended.
     let _ = write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len());
