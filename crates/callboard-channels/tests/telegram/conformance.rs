@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use crate::fake::{ANN, BOB, Failing, Message, Server};
-use crate::office::config;
+use crate::team::config;
 
 callboard::channel_conformance! {
     whole telegram: Chats { server: Server::start(), folder: tempfile::tempdir().unwrap() }

@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 
 use crate::fake::{ANN, BOB, EVE, Failing, Server, TOKEN};
-use crate::office::{Office, config};
+use crate::team::{Team, config};
 
 /// The part of the token that nobody may see.
 const CANARY: &str = "CANARY";
@@ -47,8 +47,8 @@ impl Logs {
 #[tokio::test]
 async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {
     let (logs, _guard) = Logs::start();
-    let office = Office::start().await;
-    let (mut shown, folder) = (Vec::new(), office.folder.path().to_owned());
+    let team = Team::start().await;
+    let (mut shown, folder) = (Vec::new(), team.folder.path().to_owned());
     for (failing, expected) in [
         (Failing::With(500), "it fails with 500: cannot do /bot[the token]/"),
         (Failing::With(409), "another program receives what is clicked at this bot"),
@@ -58,28 +58,28 @@ async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {
         (Failing::Echo, "the answer (status 302) is none of the Bot API"),
         (Failing::TooMany, "too many calls; the next one in 1 s"),
     ] {
-        let before: u32 = office.server.state.lock().calls.values().sum();
-        office.server.change(|served| served.failing = failing);
-        office.ask(&format!("order {failing:?}"), json!({})).await;
+        let before: u32 = team.server.state.lock().calls.values().sum();
+        team.server.change(|served| served.failing = failing);
+        team.ask(&format!("order {failing:?}"), json!({})).await;
         let is_it =
             |state: &TelegramState| matches!(state, TelegramState::Unreachable { why } if why.starts_with(expected));
-        shown.push(format!("{:?}", office.state(is_it).await));
-        office.server.found(|served| (served.calls.values().sum::<u32>() > before + 1).then_some(())).await;
-        shown.push(config(&office.server, &folder).bot_name().await.unwrap_err());
+        shown.push(format!("{:?}", team.state(is_it).await));
+        team.server.found(|served| (served.calls.values().sum::<u32>() > before + 1).then_some(())).await;
+        shown.push(config(&team.server, &folder).bot_name().await.unwrap_err());
     }
-    office.server.change(|served| served.failing = Failing::Silent);
-    office.ask("order in silence", json!({})).await;
-    office.server.change(|served| served.failing = Failing::No);
+    team.server.change(|served| served.failing = Failing::Silent);
+    team.ask("order in silence", json!({})).await;
+    team.server.change(|served| served.failing = Failing::No);
     for order in ["order With(500)", "order Garbage", "order in silence"] {
-        let message = office.server.open(ANN, order).await;
-        shown.push(office.server.click(ANN, ANN, message.id, &message.button("Approve")).await);
-        office.server.closed(&message).await;
+        let message = team.server.open(ANN, order).await;
+        shown.push(team.server.click(ANN, ANN, message.id, &message.button("Approve")).await);
+        team.server.closed(&message).await;
     }
     // A server that is not there.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let dead = config(&office.server, &folder).api(&format!("http://{address}/path"));
+    let dead = config(&team.server, &folder).api(&format!("http://{address}/path"));
     shown.push(dead.bot_name().await.unwrap_err());
     shown.push(format!("{dead:?} {:?}", BotToken::new(TOKEN)));
     shown.push(format!("{:?}", BotToken::new(&format!("{TOKEN} {TOKEN}"))));
@@ -87,7 +87,7 @@ async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {
         let refused = TelegramConfig::new(BotToken::new(TOKEN).unwrap(), folder.join("other")).api(url);
         shown.push(TelegramChannel::open(refused).unwrap_err().to_string().replace("CANARY://", ""));
     }
-    office.board.shutdown().await;
+    team.board.shutdown().await;
     let kept = std::fs::read_to_string(folder.join("telegram/telegram.json")).unwrap();
     for text in shown.iter().chain([&logs.text(), &kept]) {
         assert!(!text.contains(CANARY), "{text}");
@@ -98,48 +98,48 @@ async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {
 #[tokio::test]
 async fn a_refusal_is_an_event_of_the_audit_log() {
     let (logs, _guard) = Logs::start();
-    let office = Office::start().await;
-    office.ask("order 1", json!({})).await;
-    let message = office.server.open(ANN, "order 1").await;
-    office.server.click(EVE, ANN, message.id, &message.button("Approve")).await;
-    office.server.click(ANN, ANN, message.id, &message.button("Deny")).await;
+    let team = Team::start().await;
+    team.ask("order 1", json!({})).await;
+    let message = team.server.open(ANN, "order 1").await;
+    team.server.click(EVE, ANN, message.id, &message.button("Approve")).await;
+    team.server.click(ANN, ANN, message.id, &message.button("Deny")).await;
     let text = logs.text();
     let audit: Vec<&str> = text.lines().filter(|line| line.contains("callboard::audit")).collect();
     assert!(audit.iter().any(|line| line.contains("refused") && line.contains(&format!("account={EVE}"))), "{text}");
     assert!(audit.iter().any(|line| line.contains("decision") && line.contains("who=\"ann\"")), "{text}");
-    office.board.shutdown().await;
+    team.board.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_chat_that_has_blocked_the_bot_holds_up_no_other() {
-    let office = Office::start().await;
-    office.server.change(|served| served.blocked.push(ANN));
-    office.ask("order 1", json!({})).await;
-    office.ask("order 2", json!({})).await;
+    let team = Team::start().await;
+    team.server.change(|served| served.blocked.push(ANN));
+    team.ask("order 1", json!({})).await;
+    team.ask("order 2", json!({})).await;
     for order in ["order 1", "order 2"] {
-        let message = office.server.open(BOB, order).await;
-        office.server.click(BOB, BOB, message.id, &message.button("Deny")).await;
-        assert!(office.server.closed(&message).await.text.contains("denied by bob"));
+        let message = team.server.open(BOB, order).await;
+        team.server.click(BOB, BOB, message.id, &message.button("Deny")).await;
+        assert!(team.server.closed(&message).await.text.contains("denied by bob"));
     }
-    office.board.shutdown().await;
+    team.board.shutdown().await;
 }
 
 #[tokio::test]
 async fn more_questions_than_are_kept_are_asked_in_turn() {
-    let office = Office::start().await;
-    office.server.change(|served| served.failing = Failing::With(500));
+    let team = Team::start().await;
+    team.server.change(|served| served.failing = Failing::With(500));
     let (at_once, asked) = (200, 203);
     for number in 0..asked {
-        office.ask(&format!("order <{number}>"), json!({})).await;
+        team.ask(&format!("order <{number}>"), json!({})).await;
     }
-    office.server.change(|served| served.failing = Failing::No);
-    office.server.open(BOB, &format!("order <{}>", at_once - 1)).await;
+    team.server.change(|served| served.failing = Failing::No);
+    team.server.open(BOB, &format!("order <{}>", at_once - 1)).await;
     for number in 0..asked - at_once {
-        let message = office.server.open(ANN, &format!("order <{number}>")).await;
-        office.server.click(ANN, ANN, message.id, &message.button("Deny")).await;
-        office.server.open(ANN, &format!("order <{}>", at_once + number)).await;
+        let message = team.server.open(ANN, &format!("order <{number}>")).await;
+        team.server.click(ANN, ANN, message.id, &message.button("Deny")).await;
+        team.server.open(ANN, &format!("order <{}>", at_once + number)).await;
     }
-    office.board.shutdown().await;
+    team.board.shutdown().await;
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn a_board_starts_without_the_server() {
     server.change(|served| served.failing = Failing::Silent);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let office = Office::on(server, |config| config).await;
-        let (run, asked) = office.ask("order 1", json!({})).await;
-        office.board.people().approve(asked.id(), "carl").await.unwrap();
+        let team = Team::on(server, |config| config).await;
+        let (run, asked) = team.ask("order 1", json!({})).await;
+        team.board.people().approve(asked.id(), "carl").await.unwrap();
         assert_eq!(run.result().await.unwrap().output, json!("paid"));
-        office.board.shutdown().await;
+        team.board.shutdown().await;
     });
 }

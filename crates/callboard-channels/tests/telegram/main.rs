@@ -7,4 +7,4 @@ mod conformance;
 mod failures;
 mod fake;
 mod messages;
-mod office;
+mod team;

@@ -22,14 +22,14 @@ pub(crate) fn config(server: &Server, folder: &Path) -> TelegramConfig {
 }
 
 /// A server, and a board whose agent asks for consent.
-pub(crate) struct Office {
+pub(crate) struct Team {
     pub(crate) server: Arc<Server>,
     pub(crate) board: Callboard,
     pub(crate) state: watch::Receiver<TelegramState>,
     pub(crate) folder: TempDir,
 }
 
-impl Office {
+impl Team {
     pub(crate) async fn start() -> Self {
         Self::with(|config| config).await
     }
