@@ -68,7 +68,7 @@ impl Guard {
         // A header that names a token is used alone.
         if let Some(dashboard) =
             self.context.dashboard.as_deref().filter(|_| !request.headers().contains_key(AUTHORIZATION))
-            && let Some(caller) = dashboard.caller(&self.context, request)?
+            && let Some(caller) = dashboard.caller(request)?
         {
             return Ok(caller);
         }

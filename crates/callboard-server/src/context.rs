@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::agent_files::AgentFiles;
 use crate::arriving::Arriving;
 use crate::audit::Audit;
-use crate::dashboard::Dashboard;
+use crate::dashboard::state::Dashboard;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;
 use crate::knowledge::base::FactsCell;

@@ -34,7 +34,7 @@ mod context;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 #[cfg(not(feature = "dashboard"))]
-#[path = "without_dashboard.rs"]
+#[path = "without_dashboard/mod.rs"]
 mod dashboard;
 mod delegations;
 mod entries;

@@ -5,8 +5,7 @@ use axum::http::{HeaderMap, Uri};
 use callboard::messages::visible;
 
 use super::kept::Kept;
-use super::{DashboardError, PagesAt};
-use crate::origins::{Origins, host, text};
+use crate::origins::{OriginError, Origins, host, text};
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{TokenError, Tokens, random};
 
@@ -15,6 +14,34 @@ const FILE: &str = "pages-host";
 /// What such a name begins with, and how many random digits follow.
 const BEGINNING: &str = "cb-";
 const DIGITS: usize = 26;
+
+/// Where the pages are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PagesAt {
+    /// On a name of this machine for itself that nothing else has: `http://cb-….localhost:PORT`. Browsers send a cookie to all ports of a
+    /// host, so `localhost` and `127.0.0.1` would share it with every other local program. The name is random, and is kept beside
+    /// the tokens.
+    Loopback {
+        /// The port of the server.
+        port: u16,
+        /// Whether the server answers HTTPS.
+        has_tls: bool,
+    },
+    /// On this origin, such as `https://agents.example.org`.
+    Origin(String),
+}
+
+/// Why a server has no pages.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DashboardError {
+    /// The text is no origin.
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+    /// The name of the pages, or the sessions, cannot be read or written beside the tokens.
+    #[error(transparent)]
+    Kept(#[from] TokenError),
+}
 
 /// The origin of the pages, in lower case.
 pub(super) struct PageOrigin {

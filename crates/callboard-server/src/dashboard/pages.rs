@@ -8,7 +8,8 @@ use axum::response::{IntoResponse as _, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::assets::{ICON, SCRIPT, STYLE};
-use super::{Dashboard, overview, sessions, sign_in as signing};
+use super::state::Dashboard;
+use super::{overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
 use crate::problem::Problem;
 use crate::query;
@@ -70,7 +71,7 @@ fn on_host<'c>(context: &'c Context, request: &Request) -> Option<&'c Dashboard>
 /// The overview, or how to sign in.
 pub(super) async fn overview(State(context): Shared, request: Request) -> Response {
     let Some(dashboard) = on_host(&context, &request) else { return other_name() };
-    let signed_in = dashboard.secret(&request).map(|secret| (secret, dashboard.signed_in(&context, secret)));
+    let signed_in = dashboard.secret(&request).map(|secret| (secret, dashboard.signed_in(secret)));
     let Some((secret, Ok(caller))) = signed_in else { return signing_in(StatusCode::UNAUTHORIZED) };
     let caller = signing::known(&context, caller);
     let reader = Reader { caller: &caller, csrf: sessions::csrf(secret) };

@@ -35,15 +35,15 @@ const CSRF: &str = "x-callboard-csrf";
 pub(super) type SessionId = [u8; 32];
 
 /// The sessions of a server.
-pub(super) struct Sessions {
+pub(super) struct BrowserSessions {
     kept: Kept,
-    open: Mutex<Vec<Session>>,
+    open: Mutex<Vec<BrowserSession>>,
     /// Counts those that have ended.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
-struct Session {
+struct BrowserSession {
     id: SessionId,
     token: TokenRef,
     began_at: Timestamp,
@@ -52,7 +52,7 @@ struct Session {
     written_at: Timestamp,
 }
 
-impl Session {
+impl BrowserSession {
     /// When it ends if no request comes.
     fn ends_at(&self) -> Timestamp {
         (self.used_at + IDLE).min(self.began_at + LIFETIME)
@@ -63,7 +63,7 @@ impl Session {
     }
 }
 
-impl Sessions {
+impl BrowserSessions {
     /// Opens those of the file. If that is damaged, nobody is signed in.
     pub(super) fn open(tokens: &Tokens) -> Result<Self, TokenError> {
         let kept = Kept::beside(tokens);
@@ -86,7 +86,7 @@ impl Sessions {
                 let index = oldest.0;
                 open.remove(index);
             }
-            open.push(Session { id: hash(&secret), token, began_at: now, used_at: now, written_at: now });
+            open.push(BrowserSession { id: hash(&secret), token, began_at: now, used_at: now, written_at: now });
         })?;
         Ok(secret)
     }
@@ -135,7 +135,7 @@ impl Sessions {
         let mut changes = self.changes.subscribe();
         loop {
             let now = now();
-            let ends_at = self.open.lock().iter().find(|session| session.id == *id).map(Session::ends_at);
+            let ends_at = self.open.lock().iter().find(|session| session.id == *id).map(BrowserSession::ends_at);
             let Some(ends_at) = ends_at.filter(|at| now < *at) else { return };
             let look_again = tokio::time::sleep(ends_at.since(now).min(LOOK_AGAIN));
             tokio::select! {
@@ -146,7 +146,7 @@ impl Sessions {
     }
 
     /// Changes the sessions. In memory they are changed also if the file cannot be written: what has ended stays so while the server runs.
-    fn change(&self, change: impl FnOnce(&mut Vec<Session>)) -> Result<(), TokenError> {
+    fn change(&self, change: impl FnOnce(&mut Vec<BrowserSession>)) -> Result<(), TokenError> {
         let mut open = self.open.lock();
         change(&mut open);
         for session in &mut *open {
@@ -197,8 +197,8 @@ struct Entry {
     used_at_ms: u64,
 }
 
-fn document(open: &[Session]) -> Vec<u8> {
-    let entry = |session: &Session| Entry {
+fn document(open: &[BrowserSession]) -> Vec<u8> {
+    let entry = |session: &BrowserSession| Entry {
         sha256: digits(&session.id),
         token: session.token.clone(),
         began_at_ms: session.began_at.as_millis(),
@@ -209,13 +209,13 @@ fn document(open: &[Session]) -> Vec<u8> {
 }
 
 /// The sessions of a file; `None` if it is damaged.
-fn parse(bytes: &[u8]) -> Option<Vec<Session>> {
+fn parse(bytes: &[u8]) -> Option<Vec<BrowserSession>> {
     let document: Document = serde_json::from_slice(bytes).ok()?;
     let session = |entry: Entry| {
         let used_at = Timestamp::from_millis(entry.used_at_ms);
         let id = bytes_of(&entry.sha256)?;
         let began_at = Timestamp::from_millis(entry.began_at_ms);
-        Some(Session { id, token: entry.token, began_at, used_at, written_at: used_at })
+        Some(BrowserSession { id, token: entry.token, began_at, used_at, written_at: used_at })
     };
     (document.version == VERSION).then(|| document.sessions.into_iter().map(session).collect())?
 }
@@ -251,8 +251,8 @@ mod tests {
         Timestamp::from_millis(1_000_000)
     }
 
-    fn in_memory() -> Sessions {
-        Sessions::open(&Tokens::new(Env::repeatable(1))).unwrap()
+    fn in_memory() -> BrowserSessions {
+        BrowserSessions::open(&Tokens::new(Env::repeatable(1))).unwrap()
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("own").join(FILE);
         let tokens = Tokens::open(&file.with_file_name("tokens.json"), Env::repeatable(1)).unwrap();
-        let open = || Sessions::open(&tokens).unwrap();
+        let open = || BrowserSessions::open(&tokens).unwrap();
         let first = open();
         let [kept, ended] = [(); 2].map(|()| first.begin(owner(), None, begin()).unwrap());
         let (id, _) = first.find(&ended, begin()).unwrap();
@@ -316,6 +316,6 @@ mod tests {
             assert!(open().find(&kept, begin()).is_none(), "{damage:?}");
         }
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Sessions::open(&tokens).is_err(), "others can read it");
+        assert!(BrowserSessions::open(&tokens).is_err(), "others can read it");
     }
 }

@@ -9,13 +9,18 @@ use callboard::messages::visible;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Dashboard, cookies, links, sessions};
+use super::state::Dashboard;
+use super::{cookies, links, sessions};
 use crate::audit::Sender;
 use crate::body::{Body, read};
 use crate::context::{Context, Shared};
 use crate::json::time;
+use crate::limits::HttpLimits;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::Caller;
+
+/// The most bytes that the page of a link sends: nobody is known yet who sends them.
+const MAX_BODY: usize = 1024;
 
 /// Whose link a process of this user asks for.
 #[derive(Deserialize)]
@@ -75,11 +80,12 @@ pub(super) async fn revoke(State(context): Shared) -> Result<Json<Value>, Proble
 pub(super) async fn sign_in(
     State(context): Shared,
     Extension(sender): Extension<Sender>,
-    request: Request,
+    mut request: Request,
 ) -> Result<Response, Problem> {
     let (dashboard, now) = (pages(&context)?, context.now());
     check_page(dashboard, &request)?;
     let before = dashboard.secret(&request).map(str::to_owned);
+    request.extensions_mut().insert(HttpLimits { body_bytes: MAX_BODY, ..context.limits });
     let used = read(request).await?;
     let Used { secret } = serde_json::from_value(used).map_err(|error| Problem::bad(format!("the body: {error}")))?;
     let unknown = || Problem::new(ProblemCode::Unauthenticated, "the link was used, has expired or was revoked");
@@ -102,7 +108,7 @@ pub(super) async fn sign_out(
     check_page(dashboard, &request)?;
     let nobody = || Problem::new(ProblemCode::Unauthenticated, "nobody is signed in");
     let secret = dashboard.secret(&request).ok_or_else(nobody)?;
-    let caller = dashboard.signed_in(&context, secret)?;
+    let caller = dashboard.signed_in(secret)?;
     sessions::check_csrf(secret, request.headers())?;
     if let Some(session) = &caller.session {
         dashboard.sessions.end(session).map_err(|error| Problem::of_tokens(&error))?;
@@ -115,7 +121,7 @@ pub(super) async fn sign_out(
 pub(super) async fn session(State(context): Shared, request: Request) -> Result<StatusCode, Problem> {
     let dashboard = pages(&context)?;
     dashboard.origin.check_site(request.headers())?;
-    let is_signed_in = dashboard.secret(&request).is_some_and(|secret| dashboard.signed_in(&context, secret).is_ok());
+    let is_signed_in = dashboard.secret(&request).is_some_and(|secret| dashboard.signed_in(secret).is_ok());
     // No problem: what is asked has an answer.
     Ok(if is_signed_in { StatusCode::NO_CONTENT } else { StatusCode::OK })
 }

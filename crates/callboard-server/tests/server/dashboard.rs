@@ -248,6 +248,7 @@ async fn a_link_is_used_by_a_page_of_the_server_alone() {
         assert_eq!(code(&pages.send("POST", "/sign-in", &headers, &json!({ "secret": secret })).await), 404, "{host}");
     }
     assert_eq!(code(&pages.send("GET", "/sign-out", &[], &Value::Null).await), 405);
+    assert_eq!(code(&pages.use_link(&"x".repeat(1024), &[]).await), 413, "nobody is known who sends it");
     assert_eq!(code(&pages.use_link(&secret, &[]).await), 204, "none of these has used it up");
     pages.end().await;
 }
