@@ -15,8 +15,8 @@ use crate::knowledge::arguments::Kb;
 use crate::run_names::written;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
-    Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
-    Wait, Watch,
+    Answer, Approve, Cancel, Context, DeadLetters, Deny, Inbox, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens,
+    Usage, Wait, Watch,
 };
 use crate::service::schedule::Schedule;
 use crate::service::sign_in::SignIn;
@@ -59,6 +59,8 @@ pub(crate) enum Arguments {
     Tree(Common),
     /// Cancel a run, also one of another process
     Cancel(Cancel),
+    /// List everything that needs a person - approvals, questions, failures - and decide about it, item by item at a terminal
+    Inbox(Inbox),
     /// List what waits for a person, each with the command that decides it
     #[command(visible_alias = "approvals")]
     Pending(Pending),

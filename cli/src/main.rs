@@ -82,6 +82,7 @@ fn main() -> ExitCode {
         Arguments::Usage(usage) => unless_hidden(|| service::usage(&usage)),
         Arguments::Tree(tree) => unless_hidden(|| service::tree(&tree)),
         Arguments::Cancel(cancel) => unless_nested(|| service::cancel(&cancel)),
+        Arguments::Inbox(inbox) => unless_nested(|| service::inbox(&inbox)),
         Arguments::Pending(pending) => unless_hidden(|| service::pending(&pending)),
         Arguments::Approve(approve) => unless_nested(|| service::approve(&approve)),
         Arguments::Deny(deny) => unless_nested(|| service::deny(&deny)),

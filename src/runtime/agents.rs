@@ -260,6 +260,27 @@ impl AgentsHandle {
         self.board.router.present()
     }
 
+    /// The agents that have failed too often, each with its last error: they take no turns until they are
+    /// [restarted](AgentsHandle::restart).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let fragile = AgentSpec::new("fragile", |_: Turn| async { panic!("out of luck") });
+    /// let board = Callboard::builder().with(fragile.restarts(0, Duration::from_secs(60))).start().await?;
+    /// board.submit(Task::new("x")).await?.result().await?;
+    /// assert_eq!(board.agents().failed()[0].0.as_str(), "fragile");
+    /// board.agents().restart("fragile").await?;
+    /// assert!(board.agents().failed().is_empty());
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn failed(&self) -> Vec<(AgentName, String)> {
+        self.board.scheduler.failed()
+    }
+
     /// Agents that announce themselves or withdraw, from now on.
     #[must_use]
     pub fn presence(&self) -> broadcast::Receiver<Presence> {

@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{AgentName, DeadLetter, Limits, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
+use crate::messages::{
+    AgentName, DeadLetter, Limits, OpenFailure, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged,
+};
 use crate::storage::{LetterNote, StorageError};
 use crate::supervision::runs::fork::{self, ForkError};
+use crate::supervision::runs::rules::failures::{conflict, failed_turns};
+use crate::supervision::runs::rules::run::Run;
+use crate::supervision::runs::rules::snapshot::load;
 
 use super::handle::Callboard;
 use super::run_handle::{RunError, RunHandle};
@@ -39,6 +44,75 @@ impl DeadLettersHandle {
             }
         }
         Ok(letters)
+    }
+
+    /// Failures about which nobody has decided, the latest first: at most `limit`, after the failure of this time and turn. A page costs
+    /// the same however many runs the store has; the first of a store that was written by an earlier version reads all of its runs
+    /// once. A turn that was denied is not among them.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let down = |_: Turn| async { Err::<Command, _>(TurnError::terminal("the service is down")) };
+    /// let board = Callboard::builder().agent("caller", down).start().await?;
+    /// board.submit(Task::new("call")).await?.result().await?;
+    /// let open = board.dead_letters().open(None, 50).await?;
+    /// assert_eq!(open[0].failure.text, "the service is down");
+    /// board.dead_letters().discard(open[0].turn).await?;
+    /// assert!(board.dead_letters().open(None, 50).await?.is_empty());
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn open(
+        &self,
+        after: Option<(Timestamp, TurnId)>,
+        limit: usize,
+    ) -> Result<Vec<OpenFailure>, StorageError> {
+        let board = &self.callboard.board;
+        board.failures.get_or_try_init(|| self.complete_failures()).await?;
+        board.journal.failures(after, limit).await
+    }
+
+    /// The conflict that ended a run, if one did and nobody has decided about it.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn conflict(&self, run: RunId) -> Result<Option<OpenFailure>, StorageError> {
+        let board = &self.callboard.board;
+        let ended = load(&board.journal, run, &board.rules).await?.run;
+        let Some(found) = ended.as_ref().and_then(conflict) else { return Ok(None) };
+        let decided = board.journal.letter_notes(run).await?;
+        Ok(Some(found).filter(|found| !decided.contains_key(&found.turn.number)))
+    }
+
+    /// Completes the list of a store that was written without it. Reads all runs, once for the store.
+    async fn complete_failures(&self) -> Result<(), StorageError> {
+        let (journal, rules) = (&self.callboard.board.journal, &self.callboard.board.rules);
+        if journal.has_all_failures().await? {
+            return Ok(());
+        }
+        for run in journal.runs().await? {
+            let history = match journal.read(run).await {
+                Ok(history) => history.events,
+                Err(error @ StorageError::Corrupt { .. }) => {
+                    tracing::warn!(%run, %error, "the run cannot be read, and its failures are not listed");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(RunEvent::Submitted(submission)) = history.first() else { continue };
+            let decided = journal.letter_notes(run).await?;
+            for failure in failed_turns(submission, &history).filter(|it| !decided.contains_key(&it.turn.number)) {
+                journal.note_failure(&failure).await?;
+            }
+            if let Some(failure) = Run::of(history, rules).as_ref().and_then(conflict) {
+                journal.note_failure(&failure).await?;
+            }
+        }
+        journal.note_all_failures().await
     }
 
     /// Has a dead letter tried again in a run of its own, which forks from the letter's run where the turn failed
@@ -94,8 +168,8 @@ impl DeadLettersHandle {
         retried.await.unwrap_or(Err(Unacknowledged::Retry(letter).into()))
     }
 
-    /// Deletes a dead letter; `false` if there is none of this turn. Its run stays as it is, and so does a run that took over
-    /// from it.
+    /// Deletes a dead letter, or takes a conflict from the list of failures; `false` if there is none of this turn. Its run stays as it
+    /// is, and so does a run that took over from it.
     ///
     /// # Errors
     /// What the store reports.
@@ -113,11 +187,16 @@ impl DeadLettersHandle {
                 | RunError::OverLimit(_),
             ) => return Ok(false),
         };
-        if !letters.iter().any(|found| found.turn == letter) {
-            return Ok(false);
-        }
+        let failed_at = match letters.iter().find(|found| found.turn == letter) {
+            Some(found) => found.at,
+            None => match self.conflict(letter.run).await? {
+                Some(conflict) if conflict.turn == letter => conflict.at,
+                Some(_) | None => return Ok(false),
+            },
+        };
         let board = &self.callboard.board;
         board.journal.note_letter(letter, LetterNote::Dropped, board.durability).await?;
+        board.journal.settle_failure(failed_at, letter).await?;
         Ok(true)
     }
 }
@@ -131,10 +210,11 @@ impl Callboard {
     ) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(letter.run).await?.events;
-        let is_letter = |event: &RunEvent| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == letter.number);
-        if !history.iter().any(is_letter) {
-            return Err(ForkError::NoLetter(letter));
-        }
+        let failed = history.iter().find_map(|event| match event {
+            RunEvent::TurnFailed { turn, at, .. } if *turn == letter.number => Some(*at),
+            _ => None,
+        });
+        let failed_at = failed.ok_or(ForkError::NoLetter(letter))?;
         let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
         let durability = original.task.durability.unwrap_or(board.durability);
         let events_of = |run: RunId| {
@@ -157,6 +237,7 @@ impl Callboard {
             LetterNote::Retried(run) => run,
             LetterNote::Dropped => return Err(ForkError::NoLetter(letter)),
         };
+        board.journal.settle_failure(failed_at, letter).await?;
         let handle = self.run(run);
         if board.journal.has(run).await? {
             self.take_if_left(run).await;

@@ -61,6 +61,8 @@ pub(super) struct Board {
     pub(super) memory_runs: Vec<Arc<MemoryRuns>>,
     /// Set when the list of ended runs is complete.
     pub(super) listing: tokio::sync::OnceCell<()>,
+    /// Whether the store lists all failures.
+    pub(super) failures: tokio::sync::OnceCell<()>,
     pub(super) facts: Arc<SharedFacts>,
     pub(super) scheduler: Arc<Scheduler>,
     pub(super) router: Arc<Router>,

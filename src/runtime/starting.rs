@@ -203,6 +203,7 @@ impl Builder {
             rosters,
             memory_runs,
             listing: tokio::sync::OnceCell::new(),
+            failures: tokio::sync::OnceCell::new(),
             facts,
             scheduler,
             router,

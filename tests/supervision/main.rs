@@ -10,6 +10,7 @@ mod common;
 mod crashes;
 mod dead_letters;
 mod faults;
+mod open_failures;
 mod recovery;
 mod replay;
 mod resuming;

@@ -315,6 +315,37 @@ pub(crate) struct Cancel {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// Only the items with these ids
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Only items of this kind: approval, question, unknown_outcome, node, attention, failed_agent, refused_file, quarantined, conflict or
+    /// dead_letter
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+    /// Only items of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// Only items of this run
+    #[arg(long, value_name = "RUN", value_parser = written)]
+    pub(crate) run: Option<String>,
+    /// Decide this about each of them: approve, deny, answer, resume, restart, retry, drop, overwrite or read_again
+    #[arg(long = "do", value_name = "RESPONSE")]
+    pub(crate) response: Option<String>,
+    /// The reason, for the agent and the audit log
+    #[arg(long, value_name = "TEXT", requires = "response")]
+    pub(crate) reason: Option<String>,
+    /// What `answer`, `resume` and `overwrite` take, as JSON; @FILE reads it from a file
+    #[arg(long, value_name = "JSON", requires = "response", value_parser = words)]
+    pub(crate) value: Option<String>,
+    /// Ask nothing at a terminal: print the list
+    #[arg(long)]
+    pub(crate) no_input: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Pending {
     /// Only what has this id, or what this run waits for
     #[arg(value_name = "ID|RUN", value_parser = written)]

@@ -85,16 +85,16 @@ pub(super) fn commands_of(wait: &Wait, stores: &Stores) -> Vec<String> {
 }
 
 /// All that waits, with the store that has it.
-struct AllWaits {
-    found: Vec<(Wait, Arc<Store>)>,
+pub(super) struct AllWaits {
+    pub(super) found: Vec<(Wait, Arc<Store>)>,
     /// A line for each store and each run that could not be read.
-    notes: String,
+    pub(super) notes: String,
     /// What a search that is not complete ends with.
-    exit: Option<Exit>,
+    pub(super) exit: Option<Exit>,
 }
 
 impl AllWaits {
-    async fn of(stores: &Stores) -> Result<Self, Failure> {
+    pub(super) async fn of(stores: &Stores) -> Result<Self, Failure> {
         let open = stores.open_existing().await?;
         let mut all = Self { found: Vec::new(), notes: open.notes(), exit: open.exit() };
         for store in open.stores.into_iter().map(Arc::new) {

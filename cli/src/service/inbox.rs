@@ -1,71 +1,443 @@
-//! `callboard read`: the inbox of an agent, or of who delegates from terminals.
+//! `callboard inbox`: everything that needs a person, in one list in which it is decided.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 
-use callboard::messages::visible;
+use serde_json::{Value, json};
+
+use callboard::messages::{RunId, visible};
+use callboard_server::inbox::{Item, ItemKind};
+use callboard_server::private::ClientError;
 use callboard_text::quoted;
 
-use crate::page::{Failure, Page, brief, brief_lines, lines_of, table, time_of};
+use crate::command_line::command_line;
+use crate::exit::Exit;
+use crate::page::{Failure, Page, count, folded, time_of};
+use crate::person::{Person, at_the_terminal, is_anybody_here};
 use crate::run_names::short;
 use crate::stores::Stores;
 
-use super::arguments::Read;
-use super::boards::{ask_service, encoded};
-use super::own_tokens;
-use super::sending::is_agent;
+use super::arguments::Inbox;
+use super::boards::{accepted, answer_of_service, of_board, of_service, unanswered};
+use super::decide::AllWaits;
+use super::follow::continuation_if_left;
 
-/// The most characters of a message.
-const SHOWN: usize = 200;
+/// The most items of a page of the server.
+const PAGE: usize = 200;
+/// The width of the column with the kinds.
+const LABEL: usize = 17;
 
-/// Prints the newest messages of an inbox.
-pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
-    let Read { agent, choice, json: _ } = arguments;
-    let path = format!("/v1/agents/{}/inbox", encoded(agent));
-    let stores = choice.stores()?;
-    let inbox = ask_service(&stores, ("GET", &path), None).await?;
-    let messages = inbox["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if messages.is_empty() && !is_known(&stores, agent).await? {
-        return Err(Failure::not_found(format!("no agent and no token has the name {}", visible(&quoted(agent)))));
-    }
-    // Tasks have no time of their own.
-    let has_times = messages.iter().any(|message| message["at"].is_string());
-    let cells = |cells: [String; 4]| cells.into_iter().skip(usize::from(!has_times));
-    let mut drawn = table(cells(["at", "run", "from", "message"].map(str::to_owned)).collect::<Vec<_>>(), &[]);
-    for message in messages {
-        let text = |field: &str| message[field].as_str().unwrap_or_default();
-        let run = text("request_id").parse().map_or_else(|_| visible(text("request_id")), short);
-        drawn.add_row(cells([time_of(&message["at"]), run, visible(text("from_agent")), said(message)]));
-    }
-    let text = if messages.is_empty() {
-        format!("the inbox of {} has no messages\n", visible(agent))
-    } else {
-        lines_of(&drawn)
-    };
-    Ok(Page::new(text, inbox))
+/// The board that takes the decision about an item.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    /// The one of `callboard serve`.
+    Server,
+    /// Another process.
+    Board(String),
+    /// None works on its run: the command line that continues it.
+    Left(String),
 }
 
-/// Whether an agent of the server or a token has this name.
-async fn is_known(stores: &Stores, name: &str) -> Result<bool, Failure> {
-    if is_agent(stores, name).await? {
-        return Ok(true);
-    }
-    Ok(own_tokens::open(stores)?.list().map_err(own_tokens::failure)?.iter().any(|token| token.name == name))
+/// An item as the server has it, and who decides about it.
+struct Listed {
+    item: Value,
+    place: Place,
 }
 
-/// A message: the task of a request; the status, and its text or output.
-fn said(message: &Value) -> String {
-    if message["kind"] == "request" {
-        return format!("asks: {}", brief_lines(message["body"].as_str().unwrap_or_default(), SHOWN));
+impl Listed {
+    fn text(&self, field: &str) -> &str {
+        self.item[field].as_str().unwrap_or_default()
     }
-    let status = visible(message["status"].as_str().unwrap_or_default());
-    let body = match &message["body"] {
-        Value::Null => None,
-        Value::String(text) => Some(brief_lines(text, SHOWN)),
-        value => Some(brief(&value.to_string(), SHOWN)),
+
+    fn id(&self) -> &str {
+        self.text("id")
+    }
+
+    fn kind(&self) -> Option<ItemKind> {
+        ItemKind::of_name(self.text("kind"))
+    }
+
+    /// What can be done, by the names of the responses.
+    fn responses(&self) -> Vec<&str> {
+        let actions = self.item["actions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        actions.iter().filter_map(|action| action["response"].as_str()).collect()
+    }
+
+    fn fits(&self, arguments: &Inbox, run: Option<RunId>) -> bool {
+        let Inbox { ids, kind, agent, .. } = arguments;
+        (ids.is_empty() || ids.iter().any(|id| id == self.id()))
+            && kind.as_ref().is_none_or(|kind| kind == self.text("kind"))
+            && agent.as_ref().is_none_or(|agent| agent == self.text("agent"))
+            && run.is_none_or(|run| self.text("request_id").parse() == Ok(run))
+    }
+
+    /// The item as a person sees it, with the commands that decide about it.
+    fn shown(&self, stores: &Stores) -> String {
+        let (kind, agent) = (self.kind().map_or("item", |kind| kind.words().0), self.text("agent"));
+        let agent = if agent.is_empty() { String::new() } else { format!("{} ", visible(agent)) };
+        let cut = match self.item["left_out"].as_u64() {
+            Some(left_out) if left_out > 0 => format!(" … {left_out} more characters"),
+            _ => String::new(),
+        };
+        let mut text = format!("{kind:LABEL$}{agent}{}{cut}\n", self.text("what"));
+        let mut line = |line: String| text.push_str(&format!("{:LABEL$}{line}\n", ""));
+        if let Ok(run) = self.text("request_id").parse::<RunId>() {
+            let from = self.item["from_agent"].as_str().map(|from| format!(", from {}", visible(from)));
+            let task = self.item["task"].as_str().map(|task| format!(": {}", visible(&quoted(task))));
+            line(format!("run {}{}{}", short(run), task.unwrap_or_default(), from.unwrap_or_default()));
+        }
+        let since = self.item["since"].is_string().then(|| format!("since {}; ", time_of(&self.item["since"])));
+        let otherwise = match self.item["expires_at"].is_string() {
+            true => format!("at {} {}", time_of(&self.item["expires_at"]), self.text("otherwise")),
+            false => format!("until somebody decides, {}", self.text("otherwise")),
+        };
+        line(format!("{}{otherwise}", since.unwrap_or_default()));
+        match &self.place {
+            Place::Left(continuation) => {
+                line(format!("no process works on it; to continue it, and decide then: {}", visible(continuation)));
+            }
+            Place::Server | Place::Board(_) => {
+                for action in self.item["actions"].as_array().into_iter().flatten() {
+                    let command = action["command"].as_str().unwrap_or_default();
+                    let command = command.strip_prefix("callboard ").unwrap_or(command);
+                    line(visible(&command_line(command, stores.named())));
+                }
+            }
+        }
+        text
+    }
+}
+
+/// The items of `callboard serve` and of all other processes of the project.
+struct AllItems {
+    items: Vec<Listed>,
+    is_cut: bool,
+    /// What could not be read, and that no server runs.
+    notes: String,
+    exit: Option<Exit>,
+}
+
+impl AllItems {
+    async fn of(stores: &Stores) -> Result<Self, Failure> {
+        let (mut items, mut is_cut, mut notes) = (Vec::new(), false, String::new());
+        let mut page = String::new();
+        loop {
+            let path = format!("/v1/inbox?limit={PAGE}{page}");
+            let answer = match of_service(stores).request("GET", &path, None).await {
+                Err(ClientError::Absent(_)) => {
+                    notes.push_str("no server runs: failures, agents and runs in quarantine are not listed\n");
+                    break;
+                }
+                answer => answer_of_service(stores, answer)?,
+            };
+            let of_page = answer["items"].as_array().cloned().unwrap_or_default();
+            items.extend(of_page.into_iter().map(|item| Listed { item, place: Place::Server }));
+            is_cut |= answer["is_cut"].as_bool().unwrap_or_default();
+            match answer["next"].as_str() {
+                Some(next) => page = format!("&page={}", super::boards::encoded(next)),
+                None => break,
+            }
+        }
+        let known: BTreeSet<String> = items.iter().map(|listed| listed.id().to_owned()).collect();
+        let AllWaits { found, notes: of_stores, exit } = AllWaits::of(stores).await?;
+        for (wait, store) in found.into_iter().filter(|(wait, _)| !known.contains(&wait.id().to_string())) {
+            let place = match store.board_of(wait.run()).await? {
+                Some(board) => Place::Board(board),
+                None => {
+                    let left = continuation_if_left(&store, wait.run(), stores).await?;
+                    Place::Left(left.unwrap_or_default())
+                }
+            };
+            let mut item = Item::of_pending(&wait).json();
+            if let Ok(fold) = super::follow::read(&store, wait.run()).await {
+                item["task"] = json!(fold.submission().task.body);
+                item["from_agent"] = json!(fold.submission().task.from_agent);
+            }
+            items.push(Listed { item, place });
+        }
+        items.sort_by_key(Listed::kind);
+        Ok(Self { items, is_cut, notes: notes + &of_stores, exit })
+    }
+}
+
+/// Lists what needs a person, or decides about it.
+pub(super) async fn inbox(arguments: &Inbox) -> Result<Page, Failure> {
+    let stores = arguments.common.choice.stores()?;
+    if let Some(kind) = arguments.kind.as_deref().filter(|kind| ItemKind::of_name(kind).is_none()) {
+        let kinds = ItemKind::ALL.map(ItemKind::name).join(", ");
+        return Err(Failure::usage(format!("{} is no kind of the inbox: there are {kinds}", visible(kind))));
+    }
+    let run = match &arguments.run {
+        Some(run) => Some(stores.find(run).await?.1),
+        None => None,
     };
-    match (message["detail"].as_str().filter(|detail| !detail.is_empty()), body) {
-        (Some(detail), _) => format!("{status}: {}", brief_lines(detail, SHOWN)),
-        (None, Some(body)) => format!("{status}: {body}"),
-        (None, None) => status,
+    let AllItems { mut items, is_cut, notes, exit } = AllItems::of(&stores).await?;
+    items.retain(|listed| listed.fits(arguments, run));
+    if let Some(missing) = arguments.ids.iter().find(|id| !items.iter().any(|listed| listed.id() == *id)) {
+        let text = format!("{} does not wait for a person, or no longer", visible(missing));
+        return Err(Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes));
+    }
+    if let Some(response) = &arguments.response {
+        let is_all = arguments.ids.is_empty() && arguments.kind.is_none() && arguments.agent.is_none() && run.is_none();
+        if is_all {
+            return Err(Failure::usage("name the items: write their ids, or add --kind, --agent or --run".to_owned()));
+        }
+        return decided(&items, &stores, &decision_of(response, arguments)?).await;
+    }
+    if !arguments.common.json && std::io::stdout().is_terminal() && is_anybody_here(arguments.no_input) {
+        return one_by_one(&items, &stores, is_cut, &notes).await;
+    }
+    let shown: Vec<&Value> = items.iter().map(|listed| &listed.item).collect();
+    let page = Page::new(
+        folded(&text_of(&items, &stores, is_cut)),
+        json!({ "items": shown, "counts": counts(&items), "is_cut": is_cut }),
+    );
+    Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks: notes, ..page })
+}
+
+fn counts(items: &[Listed]) -> Value {
+    let count = |kind: ItemKind| items.iter().filter(|listed| listed.kind() == Some(kind)).count();
+    let counted = ItemKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(count(kind))));
+    Value::Object(counted.filter(|(_, count)| *count != 0).collect())
+}
+
+/// `2 approvals · 1 dead letter`.
+fn summary(items: &[Listed], is_cut: bool) -> String {
+    let count = |kind: ItemKind| (kind, items.iter().filter(|listed| listed.kind() == Some(kind)).count());
+    let parts = ItemKind::ALL.into_iter().map(count).filter(|(_, count)| *count != 0).map(|(kind, count)| {
+        let (one, several) = kind.words();
+        format!("{count} {}", if count == 1 { one } else { several })
+    });
+    let parts: Vec<String> = parts.collect();
+    match (parts.is_empty(), is_cut) {
+        (true, _) => "nothing needs you".to_owned(),
+        (false, false) => parts.join(" · "),
+        (false, true) => format!("{} · and more", parts.join(" · ")),
+    }
+}
+
+fn text_of(items: &[Listed], stores: &Stores, is_cut: bool) -> String {
+    let shown = items.iter().map(|listed| format!("\n{}", listed.shown(stores)));
+    format!("{}\n{}", summary(items, is_cut), shown.collect::<String>())
+}
+
+/// What `--do` decides, without the id of an item.
+fn decision_of(response: &str, arguments: &Inbox) -> Result<Value, Failure> {
+    let mut decision = json!({ "response": response });
+    if let Some(reason) = &arguments.reason {
+        decision["reason"] = json!(reason);
+    }
+    if let Some(value) = &arguments.value {
+        decision[field_of(response)] = crate::values::json(value).map_err(Failure::usage)?;
+    }
+    Ok(decision)
+}
+
+/// The field of a response that takes a value.
+fn field_of(response: &str) -> &'static str {
+    match response {
+        "overwrite" => "values",
+        "resume" => "input",
+        "edit" => "arguments",
+        _ => "value",
+    }
+}
+
+/// Decides the same about each item, and prints what came of it.
+async fn decided(items: &[Listed], stores: &Stores, decision: &Value) -> Result<Page, Failure> {
+    let (mut results, mut text, mut refused) = (Vec::new(), String::new(), 0);
+    for listed in items {
+        let result = decide(listed, stores, decision.clone()).await?;
+        let what = format!("{} {}", visible(listed.text("agent")), listed.text("what"));
+        match problem_of(&result) {
+            None => text.push_str(&format!("{}: {}\n", done(decision), what.trim())),
+            Some(problem) => {
+                refused += 1;
+                text.push_str(&format!("refused: {}: {problem}\n", what.trim()));
+            }
+        }
+        results.push(result);
+    }
+    if items.is_empty() {
+        text.push_str("nothing that fits needs you\n");
+    }
+    let exit = if refused == 0 { Exit::Done } else { Exit::Failed };
+    Ok(Page { exit, ..Page::new(folded(&text), json!({ "results": results })) })
+}
+
+fn done(decision: &Value) -> String {
+    let response = decision["response"].as_str().unwrap_or_default();
+    let past = match response {
+        "approve" => "approved",
+        "deny" => "denied",
+        "answer" => "answered",
+        "resume" => "resumed",
+        "restart" => "started again",
+        "retry" => "tried again",
+        "drop" => "dropped",
+        "overwrite" => "overwritten",
+        "read_again" => "read again",
+        other => other,
+    };
+    visible(past)
+}
+
+/// Why a decision was refused, if it was.
+fn problem_of(result: &Value) -> Option<String> {
+    result["problem"].is_object().then(|| visible(result["problem"]["detail"].as_str().unwrap_or("it was refused")))
+}
+
+/// Sends a decision to the process that works on the run.
+async fn decide(listed: &Listed, stores: &Stores, mut decision: Value) -> Result<Value, Failure> {
+    const PATH: &str = "/v1/inbox/decisions";
+    decision["id"] = listed.item["id"].clone();
+    let body = json!({ "decisions": [decision] });
+    let answer = match &listed.place {
+        Place::Left(line) => {
+            let detail = format!("no process works on its run; to continue it, and decide then: {line}");
+            return Ok(json!({ "id": listed.id(), "problem": { "code": "unavailable", "detail": detail } }));
+        }
+        Place::Server => of_service(stores).request("POST", PATH, Some(&body)).await,
+        Place::Board(board) => of_board(board).request("POST", PATH, Some(&body)).await,
+    };
+    let answer = accepted(answer.map_err(|error| unanswered(&error))?)?;
+    Ok(answer["results"][0].clone())
+}
+
+/// What a person says about an item.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Decision(Value),
+    Skip,
+    Quit,
+}
+
+/// Goes through the items with the person at the terminal.
+async fn one_by_one(items: &[Listed], stores: &Stores, is_cut: bool, notes: &str) -> Result<Page, Failure> {
+    let (mut left, mut begin) = (0, format!("{}\n", summary(items, is_cut)));
+    for (place, listed) in items.iter().enumerate() {
+        let card = card(listed, stores).await.unwrap_or_default();
+        let shown = format!("{begin}\n{}{card}", listed.shown(stores));
+        if matches!(listed.place, Place::Left(_)) || listed.responses().is_empty() {
+            begin = shown;
+            left += 1;
+            continue;
+        }
+        begin = String::new();
+        let said = at_the_terminal(None, |person| ask(person, listed, &folded(&shown)));
+        match said.unwrap_or(Said::Quit) {
+            Said::Skip => left += 1,
+            Said::Quit => {
+                left += items.len() - place;
+                break;
+            }
+            Said::Decision(decision) => {
+                let result = decide(listed, stores, decision.clone()).await?;
+                begin = match problem_of(&result) {
+                    None => format!("{}\n", done(&decision)),
+                    Some(problem) => {
+                        left += 1;
+                        format!("refused: {problem}\n")
+                    }
+                };
+            }
+        }
+    }
+    let end = match left {
+        0 => String::new(),
+        left => format!("{} left\n", count(left, "item")),
+    };
+    let page = Page::new(folded(&format!("{begin}{end}")), Value::Null);
+    Ok(Page { remarks: notes.to_owned(), ..page })
+}
+
+/// All of what is to be approved, as its process shows it.
+async fn card(listed: &Listed, stores: &Stores) -> Option<String> {
+    let path = format!("/v1/inbox/{}", super::boards::encoded(listed.id()));
+    let answer = match &listed.place {
+        Place::Server => of_service(stores).request("GET", &path, None).await,
+        Place::Board(board) => of_board(board).request("GET", &path, None).await,
+        Place::Left(_) => return None,
+    };
+    accepted(answer.ok()?).ok()?["card"].as_str().map(str::to_owned)
+}
+
+/// Asks until the answer is one.
+fn ask(person: &mut impl Person, listed: &Listed, shown: &str) -> Said {
+    let (responses, mut question) = (listed.responses(), shown.to_owned());
+    let code = listed.id().strip_prefix("approval:").and_then(|hash| hash.get(..4));
+    let names = responses.iter().map(|response| match (*response, code) {
+        ("approve", Some(code)) => format!("{code} approves"),
+        ("deny", _) => "deny [REASON]".to_owned(),
+        ("answer", _) => "answer TEXT".to_owned(),
+        ("overwrite", _) => "overwrite {\"CHANNEL\": VALUE}".to_owned(),
+        (response, _) => response.to_owned(),
+    });
+    let prompt = format!("{}, skip, quit: ", names.collect::<Vec<_>>().join(", "));
+    loop {
+        let Some(line) = person.answers(&format!("{question}{prompt}")) else { return Said::Quit };
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+        let rest = rest.trim();
+        let decision = match (word, rest) {
+            ("skip" | "s" | "", "") => return Said::Skip,
+            ("quit" | "q", "") => return Said::Quit,
+            (typed, "") if Some(typed) == code => Ok(json!({ "response": "approve" })),
+            ("approve", _) if code.is_some() => Err("type the code, which is of this card alone".to_owned()),
+            ("deny", reason) if responses.contains(&"deny") => Ok(json!({ "response": "deny", "reason": reason })),
+            ("answer", text) if responses.contains(&"answer") && !text.is_empty() => {
+                Ok(json!({ "response": "answer", "value": text }))
+            }
+            ("overwrite", values) if responses.contains(&"overwrite") => {
+                crate::values::json(values).map(|values| json!({ "response": "overwrite", "values": values }))
+            }
+            (word @ ("resume" | "restart" | "retry" | "drop" | "read_again"), "") if responses.contains(&word) => {
+                Ok(json!({ "response": word }))
+            }
+            _ => Err(format!("{} is none of these", visible(&quoted(&line)))),
+        };
+        match decision {
+            Ok(decision) => return Said::Decision(decision),
+            Err(why) => question = format!("{why}\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::person::Script;
+
+    use super::*;
+
+    fn listed(id: &str, kind: &str, responses: &[&str]) -> Listed {
+        let actions = responses.iter().map(|response| json!({ "response": response, "command": "callboard x" }));
+        let item = json!({ "id": id, "kind": kind, "what": "x", "actions": actions.collect::<Vec<_>>() });
+        Listed { item, place: Place::Server }
+    }
+
+    fn said(lines: &str, listed: &Listed) -> (Said, String) {
+        let mut script = Script::new(lines);
+        let said = ask(&mut script, listed, "shown\n");
+        (said, script.asked)
+    }
+
+    #[test]
+    fn an_approval_takes_the_code_of_its_card_and_nothing_else() {
+        let approval = listed(&format!("approval:a7b3{}", "0".repeat(60)), "approval", &["approve", "deny"]);
+        let (decision, asked) = said("approve\ny\na7b4\na7b3", &approval);
+        assert_eq!(decision, Said::Decision(json!({ "response": "approve" })));
+        assert_eq!(asked.matches("a7b3 approves, deny [REASON], skip, quit: ").count(), 4, "{asked}");
+        let (decision, _) = said("deny not now", &approval);
+        assert_eq!(decision, Said::Decision(json!({ "response": "deny", "reason": "not now" })));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_asked_again_and_the_end_of_the_input_decides_nothing() {
+        let letter = listed("letter:x/1", "dead_letter", &["retry", "drop"]);
+        assert_eq!(said("deny\nretry now\ndrop", &letter).0, Said::Decision(json!({ "response": "drop" })));
+        assert_eq!((said("", &letter).0, said("\nretry", &letter).0), (Said::Quit, Said::Skip));
+        let conflict = listed("conflict:x", "conflict", &["overwrite", "drop"]);
+        let (decision, asked) = said("overwrite {\noverwrite {\"a\": 1}", &conflict);
+        assert_eq!(decision, Said::Decision(json!({ "response": "overwrite", "values": { "a": 1 } })));
+        assert_eq!(asked.lines().count(), 3, "{asked}");
     }
 }

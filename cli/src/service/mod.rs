@@ -13,6 +13,7 @@ mod knowing;
 mod letters;
 mod mcp;
 mod own_tokens;
+mod read;
 pub(crate) mod schedule;
 mod sending;
 mod serve;
@@ -32,8 +33,8 @@ use crate::stores::Common;
 use crate::workflow::arguments::Start;
 
 use arguments::{
-    Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
-    WAIT, Wait, Watch,
+    Answer, Approve, Cancel, Context, DeadLetters, Deny, Inbox, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens,
+    Usage, WAIT, Wait, Watch,
 };
 use sign_in::SignIn;
 use turn_socket::TurnSocket;
@@ -98,6 +99,11 @@ pub(crate) fn agents(arguments: &Common) -> ExitCode {
     printed(arguments.json, sending::agents(arguments))
 }
 
+/// Runs `callboard inbox`.
+pub(crate) fn inbox(arguments: &Inbox) -> ExitCode {
+    printed(arguments.common.json, inbox::inbox(arguments))
+}
+
 /// Runs `callboard pending`.
 pub(crate) fn pending(arguments: &Pending) -> ExitCode {
     printed(arguments.common.json, decide::pending(arguments))
@@ -157,7 +163,7 @@ pub(crate) fn usage(arguments: &Usage) -> ExitCode {
 
 /// Runs `callboard read`.
 pub(crate) fn read(arguments: &Read) -> ExitCode {
-    printed(arguments.json, inbox::read(arguments))
+    printed(arguments.json, read::read(arguments))
 }
 
 /// Runs `callboard retry`.

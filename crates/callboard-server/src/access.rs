@@ -99,9 +99,8 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
     if let Err(problem) = guard.context.rates.count(&caller, guard.context.now()) {
         return problem.into_response();
     }
-    if !caller.scopes.contains(&scope) {
-        let detail = format!("the token {} does not have the scope {scope}", caller.name);
-        return Problem::new(ProblemCode::MissingScope, detail).into_response();
+    if let Err(problem) = caller.needs(scope) {
+        return problem.into_response();
     }
     if !request.body().is_end_stream() {
         request.extensions_mut().insert(guard.context.arriving.clone());

@@ -25,6 +25,8 @@ const MAX_FILE: u64 = 16 * 1024 * 1024;
 const KEPT: usize = 4;
 /// The longest path that is recorded, in characters.
 const MAX_PATH: usize = 256;
+/// The longest reason of a decision that is recorded, in characters.
+const MAX_REASON: usize = 1_024;
 
 /// Where requests are recorded, besides the events of `tracing`.
 #[derive(Default)]
@@ -132,7 +134,10 @@ impl Peer {
 
 /// Who sent a request, once that is known.
 #[derive(Clone, Default)]
-pub(crate) struct Sender(Arc<OnceLock<Who>>);
+pub(crate) struct Sender {
+    who: Arc<OnceLock<Who>>,
+    decision: Arc<OnceLock<[String; 2]>>,
+}
 
 enum Who {
     /// The name of a token, and the person whose it is.
@@ -143,17 +148,29 @@ enum Who {
 
 impl Sender {
     pub(crate) fn is(&self, caller: &Caller) {
-        let _ = self.0.set(Who::Known(Arc::clone(&caller.name), caller.person.clone()));
+        let _ = self.who.set(Who::Known(Arc::clone(&caller.name), caller.person.clone()));
+    }
+
+    /// The request decides something: with this response, for this reason.
+    pub(crate) fn decides(&self, response: &str, reason: &str) {
+        let _ = self.decision.set([response, reason].map(|text| visible(text).chars().take(MAX_REASON).collect()));
+    }
+
+    /// The same sender, of one decision among several of a request.
+    pub(crate) fn of_decision(&self, response: &str, reason: &str) -> Self {
+        let one = Self { who: Arc::clone(&self.who), decision: Arc::default() };
+        one.decides(response, reason);
+        one
     }
 
     /// A webhook, whose requests have no token, and the person whose it is.
     pub(crate) fn is_webhook(&self, name: &str, person: Option<&Arc<str>>) {
-        let _ = self.0.set(Who::Known(format!("webhook {name}").into(), person.cloned()));
+        let _ = self.who.set(Who::Known(format!("webhook {name}").into(), person.cloned()));
     }
 
     /// The request is recorded together with others.
     pub(crate) fn is_counted(&self) {
-        let _ = self.0.set(Who::Counted);
+        let _ = self.who.set(Who::Counted);
     }
 }
 
@@ -194,7 +211,7 @@ impl Drop for Entry {
         if !changes && !is_refused {
             return;
         }
-        let (who, person) = match self.sender.0.get() {
+        let (who, person) = match self.sender.who.get() {
             Some(Who::Known(who, person)) => (Some(&**who), person.as_deref()),
             Some(Who::Counted) => return,
             None => (None, None),
@@ -203,12 +220,18 @@ impl Drop for Entry {
         let status = self.outcome.map(|(status, _)| status.as_u16());
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (&self.method, &self.path);
-        tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, "request");
+        let [response, reason] = self.sender.decision.get().map_or([None, None], |it| it.each_ref().map(Some));
+        tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, response, reason, "request");
         let line = || {
-            json!({
+            let mut line = json!({
                 "at": self.at.to_string(), "who": who, "person": person, "from": from, "method": method, "path": path,
                 "status": status, "code": code,
-            })
+            });
+            if response.is_some() {
+                line["response"] = json!(response);
+                line["reason"] = json!(reason);
+            }
+            line
         };
         self.audit.write(who.is_some(), line);
     }

@@ -14,6 +14,7 @@ use crate::arriving::Arriving;
 use crate::audit::Audit;
 use crate::dashboard::state::Dashboard;
 use crate::figures::{Answered, Measured};
+use crate::inbox::{Live, Reading};
 use crate::index::Index;
 use crate::knowledge::base::FactsCell;
 use crate::limits::HttpLimits;
@@ -33,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) streams: Streams,
     pub(crate) arriving: Arriving,
     pub(crate) index: Index,
+    pub(crate) reading: Reading,
+    pub(crate) live: Live,
     pub(crate) rates: Rates,
     pub(crate) firings: Firings,
     pub(crate) answered: Answered,
@@ -70,6 +73,8 @@ impl Context {
             streams,
             arriving,
             index,
+            reading: Reading::default(),
+            live: Live::default(),
             rates,
             firings,
             answered,

@@ -26,6 +26,7 @@
 
 mod access;
 mod agent_files;
+mod agent_inboxes;
 mod agents;
 mod arriving;
 mod audit;
@@ -42,7 +43,7 @@ mod etags;
 mod events;
 mod figures;
 mod header_time;
-mod inbox;
+pub mod inbox;
 mod index;
 pub mod json;
 #[cfg(feature = "knowledge")]

@@ -4,6 +4,7 @@ use axum::Json;
 use serde_json::{Map, Value, json};
 
 use crate::access::Access;
+use crate::inbox::ItemKind;
 use crate::problem::ProblemCode;
 use crate::routes::{Route, Server};
 use crate::tokens::Scope;
@@ -267,6 +268,34 @@ fn operation(route: &Route) -> Option<Operation> {
         ("POST", "/v1/schedules/{name}/run") => {
             Operation::of("Starts a run of a schedule now", schema("Delegation")).body(body(&json!({}), &[])).accepted()
         }
+        ("GET", "/v1/inbox") => {
+            let counts = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
+            let page = json!({
+                "items": list(schema("InboxItem")), "counts": counts, "is_cut": { "type": "boolean" },
+                "next": { "type": ["string", "null"] },
+            });
+            Operation::of("What needs a person", object(&page, &["items", "counts", "is_cut", "next"])).query(&[
+                ("kind", false),
+                ("agent", false),
+                ("run", false),
+                ("limit", false),
+                ("page", false),
+            ])
+        }
+        ("GET", "/v1/inbox/{id}") => Operation::of("One item of the inbox, whole", schema("InboxItem")),
+        ("GET", "/v1/inbox/events") => {
+            Operation::of("An event whenever the inbox has changed", Value::Null).endless_events()
+        }
+        ("POST", "/v1/inbox/decisions") => {
+            let mut decision = object(&json!({ "id": text(), "response": text() }), &["id", "response"]);
+            decision["additionalProperties"] = true.into();
+            let mut decisions = list(decision);
+            decisions["maxItems"] = 100.into();
+            let result = object(&json!({ "id": text(), "by": text(), "problem": { "type": "object" } }), &["id"]);
+            let results = object(&json!({ "results": list(result) }), &["results"]);
+            Operation::of("Decides about items of the inbox", results)
+                .body(body(&json!({ "decisions": decisions }), &["decisions"]))
+        }
         ("GET", "/v1/pending") => {
             let pending = object(&json!({ "pending": list(schema("Pending")) }), &["pending"]);
             Operation::of("What waits for people", pending)
@@ -393,6 +422,13 @@ fn schemas() -> Value {
             "started": { "type": "integer" }, "skipped": { "type": "integer" }, "last": { "type": ["object", "null"] },
             "task": { "type": "object" },
         }), &["name", "state", "reason", "owner", "next_at", "waiting", "started", "skipped", "last"]),
+        "InboxItem": object(&json!({
+            "id": text, "kind": { "enum": ItemKind::ALL.map(ItemKind::name) }, "request_id": or_null, "agent": or_null,
+            "what": text, "left_out": { "type": "integer" }, "task": or_null, "from_agent": or_null, "since": or_null,
+            "expires_at": or_null, "otherwise": text,
+            "actions": list(object(&json!({ "response": text, "command": text }), &["response", "command"])),
+            "pending": { "type": "object" }, "card": or_null,
+        }), &["id", "kind", "what", "otherwise", "actions"]),
         "Pending": object(&json!({
             "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
             "expires_at": or_null,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Extension, Json};
 use callboard::AnswerError;
+use callboard::actors::approvals::Card;
 use callboard::messages::{Pending, PendingId, QuestionId, Response, Resume, RunEvent, visible};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit::Sender;
 use crate::body::{Body, Id, present};
 use crate::context::{Context, Shared};
 use crate::json as shapes;
@@ -48,8 +50,14 @@ pub(crate) async fn answer(
     State(context): Shared,
     Id(id): Id,
     Extension(caller): Extension<Caller>,
-    Body(decided): Body<Decided>,
+    sender: Option<Extension<Sender>>,
+    Body(body): Body<Value>,
 ) -> Result<Json<Value>, Problem> {
+    if let Some(Extension(sender)) = sender {
+        let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default();
+        sender.decides(text("response"), text("reason"));
+    }
+    let decided = serde_json::from_value(body).map_err(|error| Problem::bad(format!("the body: {error}")))?;
     if let Some(why) = (context.refuses_decisions)() {
         return Err(Problem::new(ProblemCode::DecisionsRefused, why));
     }
@@ -57,6 +65,19 @@ pub(crate) async fn answer(
         let detail = format!("{} is no id of what waits; /v1/pending lists them", visible(&id));
         return Err(Problem::not_found(detail));
     };
+    let mut answer = respond(&context, &caller, id, decided).await?;
+    answer["id"] = json!(id);
+    answer["by"] = json!(caller.by());
+    Ok(Json(answer))
+}
+
+/// Responds to what waits, in the name of the person or of the token.
+pub(crate) async fn respond(
+    context: &Context,
+    caller: &Caller,
+    id: PendingId,
+    decided: Decided,
+) -> Result<Value, Problem> {
     let response = match decided {
         Decided::Approve {} => Response::Approve,
         Decided::Deny { reason } => Response::Deny { reason },
@@ -69,8 +90,8 @@ pub(crate) async fn answer(
     let board = context.board.clone();
     let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await });
     match answered.await.map_err(|error| Problem::internal(&error))? {
-        Ok(()) => Ok(Json(json!({ "id": id, "by": caller.by() }))),
-        Err(AnswerError::NotOpen(PendingId::Question(question))) => Err(not_open(&context, question).await),
+        Ok(()) => Ok(json!({})),
+        Err(AnswerError::NotOpen(PendingId::Question(question))) => Err(not_open(context, question).await),
         Err(error) => Err(error.into()),
     }
 }
@@ -90,6 +111,14 @@ async fn not_open(context: &Context, question: QuestionId) -> Problem {
             Problem::new(ProblemCode::Conflict, format!("question {request} was answered before by {}", visible(by)))
         }
         None => AnswerError::NotOpen(PendingId::Question(question)).into(),
+    }
+}
+
+/// All of what a person has to see of an approval before deciding; `None` for anything else.
+pub(crate) fn card(pending: &Pending) -> Option<String> {
+    match pending {
+        Pending::Approval(envelope) => Some(Card::of(envelope).whole()),
+        Pending::Question(_) | Pending::Node(_) | Pending::Attention { .. } => None,
     }
 }
 

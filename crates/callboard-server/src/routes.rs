@@ -28,8 +28,8 @@ use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::proxies::Network;
 use crate::tokens::{Scope, Tokens};
 use crate::{
-    agents, dashboard, delegations, entries, events, inbox, knowledge, lists, mcp, openapi, people, runs, schedules,
-    watching, workflows,
+    agent_inboxes, agents, dashboard, delegations, entries, events, inbox, knowledge, lists, mcp, openapi, people,
+    runs, schedules, watching, workflows,
 };
 
 /// A route of the server.
@@ -57,7 +57,7 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/ready", Access::Open), || on(MethodFilter::GET, agents::ready)),
     (get("/v1/openapi.json", Access::Open), || on(MethodFilter::GET, openapi::get)),
     (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
-    (get("/v1/agents/{name}/inbox", Access::Scope(Scope::Read)), || on(MethodFilter::GET, inbox::read)),
+    (get("/v1/agents/{name}/inbox", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agent_inboxes::read)),
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
     (get("/v1/agents/{name}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, watching::agent)),
     (get("/v1/tree/events", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, watching::tree)),
@@ -100,6 +100,10 @@ const TABLE: &[(Route, Handler)] = &[
     (post("/v1/schedules/{name}/resume", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::resume)),
     (post("/v1/schedules/{name}/run", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::run)),
     (post("/v1/webhooks/{name}", Access::Signature), || on(MethodFilter::POST, schedules::webhooks::deliver)),
+    (get("/v1/inbox", Access::Scope(Scope::Read)), || on(MethodFilter::GET, inbox::list)),
+    (get("/v1/inbox/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, inbox::events)),
+    (post("/v1/inbox/decisions", Access::Scope(Scope::Read)), || on(MethodFilter::POST, inbox::decide)),
+    (get("/v1/inbox/{id}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, inbox::get)),
     (get("/v1/pending", Access::Scope(Scope::Read)), || on(MethodFilter::GET, people::list)),
     (post("/v1/pending/{id}", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, people::answer)),
 ];

@@ -20,7 +20,7 @@ use super::availability::Availability;
 use super::grant::{Continuing, Demand, Grant};
 use super::permits::{AgentSlot, AgentSlots};
 use super::running::RunningTurn;
-use super::status::AgentSnapshot;
+use super::status::{AgentSnapshot, AgentStatus};
 
 /// One agent's entry. It stays when the agent is stopped, because its turns wait until the agent is started again.
 pub(super) struct AgentQueue {
@@ -137,6 +137,14 @@ impl AgentQueue {
 
     pub(super) fn running(&self) -> impl Iterator<Item = (&TurnId, &Arc<RunningTurn>)> {
         self.turns.iter().filter_map(|(id, known)| Some((id, known.running.as_ref()?)))
+    }
+
+    /// Why the agent takes no turns until it is restarted by hand; `None` if it has not failed.
+    pub(super) fn failure(&self) -> Option<(AgentName, String)> {
+        match self.availability.status() {
+            AgentStatus::Failed(error) => Some((self.name.clone(), error)),
+            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => None,
+        }
     }
 
     pub(super) fn snapshot(&self) -> AgentSnapshot {

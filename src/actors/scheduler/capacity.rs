@@ -52,6 +52,11 @@ impl Scheduler {
         Ok(AgentLoad { is_offline, turns: agent.ready.len() + agent.slots.held() })
     }
 
+    /// The agents that were rebuilt too often, each with the error.
+    pub(crate) fn failed(&self) -> Vec<(AgentName, String)> {
+        self.state.lock().agents.iter().filter_map(|agent| agent.failure()).collect()
+    }
+
     /// All agents at this moment.
     pub(crate) fn snapshot(&self) -> Vec<AgentSnapshot> {
         self.state.lock().agents.iter().map(|agent| agent.snapshot()).collect()

@@ -97,7 +97,7 @@ impl Journal {
     }
 }
 
-fn counted_down(at: Timestamp) -> String {
+pub(super) fn counted_down(at: Timestamp) -> String {
     format!("{:020}", u64::MAX - at.as_millis())
 }
 

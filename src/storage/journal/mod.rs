@@ -1,5 +1,6 @@
 //! The journal: a run's events as records of one stream.
 
+mod failures;
 mod inboxes;
 mod letters;
 mod listed;

@@ -11,12 +11,13 @@ use super::{MAX_PURGED, Parcel, Transfer};
 pub(super) const OTHER_COPY: &str = "use another copy of the export";
 
 /// Values that boards write in the encoding of the codec: the first segment of their keys, and how many segments these have.
-const ENCODED: [(&str, usize); 9] = [
+const ENCODED: [(&str, usize); 10] = [
     ("approval", 2),
     ("context", 3),
     ("conversation", 3),
     ("conversation-messages", 3),
     ("day-ledger", 2),
+    ("failures", 4),
     ("kept-agent", 3),
     ("letter", 3),
     ("snapshot", 2),

@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemCode};
 
 #[cfg(unix)]
 mod file;
@@ -349,6 +349,15 @@ impl Caller {
     /// Whether it reaches a namespace of the shared context.
     pub(crate) fn reaches(&self, namespace: &str) -> bool {
         self.is_owner || self.terms.namespaces.contains(namespace)
+    }
+
+    /// Refuses a token without a scope.
+    pub(crate) fn needs(&self, scope: Scope) -> Result<(), Problem> {
+        if self.scopes.contains(&scope) {
+            return Ok(());
+        }
+        let detail = format!("the token {} does not have the scope {scope}", self.name);
+        Err(Problem::new(ProblemCode::MissingScope, detail))
     }
 
     /// How many requests it may send in a minute.

@@ -20,6 +20,7 @@ mod delivery;
 mod hostile;
 #[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]
 mod hostile_queries;
+mod inbox;
 #[cfg(unix)]
 mod in_browser;
 #[cfg(unix)]

@@ -17,6 +17,7 @@
 //! Reading journals again:
 //!
 //! - `snapshot`: runs as they are stored between events. `history`: events in the order in which the fold takes them.
+//! - `failures`: what of a run waits for a person after it failed.
 //! - `replay`, `follow`: a journal event by event, and turn by turn. `fork`, `reopen`: runs that begin from an old one, or
 //!   continue after their end.
 //!
@@ -31,6 +32,7 @@ pub(crate) mod directory;
 pub(crate) mod errors;
 pub(crate) mod expiry;
 pub(crate) mod facts;
+pub(crate) mod failures;
 pub(crate) mod follow;
 pub(crate) mod fork;
 pub(crate) mod guard;

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::messages::state::StateError;
-use crate::messages::{Durability, RunEvent, Timestamp, Update, Verdict};
+use crate::messages::{Durability, OpenFailure, RunEvent, Update, Verdict};
 
 use super::decide::{self, DecisionContext};
 pub(crate) use super::errors::OverwriteError;
+use super::failures::conflict;
 use super::history::in_order_of_effect;
 use super::run::Run;
 
@@ -18,7 +18,8 @@ use super::run::Run;
 pub(crate) struct Conflicted {
     pub(in crate::supervision::runs) run: Run,
     pub(in crate::supervision::runs) ender: RunEvent,
-    pub(in crate::supervision::runs) ended_at: Timestamp,
+    /// What lists have of it.
+    pub(in crate::supervision::runs) failure: OpenFailure,
 }
 
 impl Conflicted {
@@ -34,14 +35,12 @@ impl Conflicted {
             ended.result().is_some()
         });
         let last = last.ok_or(OverwriteError::NotEnded)?;
-        if !matches!(ended.conflict(), Some(StateError::ConcurrentWrite { .. })) {
-            return Err(OverwriteError::NoConflict);
-        }
+        let failure = conflict(&ended).ok_or(OverwriteError::NoConflict)?;
         let mut run = base.clone();
         for event in &events[..last] {
             run.step(event);
         }
-        Ok(Self { run, ender: events.swap_remove(last), ended_at: ended.last_at() })
+        Ok(Self { run, ender: events.swap_remove(last), failure })
     }
 
     /// The durability of the run's writes, if the task sets it.

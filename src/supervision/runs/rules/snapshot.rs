@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateRules;
-use crate::messages::{AgentName, Durability, RunEvent, RunId};
+use crate::messages::{AgentName, Durability, OpenFailure, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Payload, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 
 use super::budget::{Call, Money, MoneyV3, ReservationKey};
+use super::failures::failed_turns;
 use super::history::in_order_of_effect;
 use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
 
@@ -133,6 +134,8 @@ pub(crate) struct Loaded {
     pub run: Option<Run>,
     /// The last record.
     pub last: Sequence,
+    /// The turns that failed for good after the snapshot from which the run was read.
+    pub failures: Vec<OpenFailure>,
 }
 
 /// Reads a run.
@@ -171,7 +174,9 @@ pub(in crate::supervision::runs) struct Parts {
 impl Parts {
     /// Panics when a custom reducer does.
     pub(in crate::supervision::runs) fn replay(self) -> Loaded {
-        Loaded { run: self.base.map(|run| replay(run, self.tail)), last: self.last }
+        let Self { base, tail, last } = self;
+        let failures = base.iter().flat_map(|run| failed_turns(run.submission(), &tail)).collect();
+        Loaded { run: base.map(|run| replay(run, tail)), last, failures }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::env::{Mutant, Now};
 use crate::messages::{Durability, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
+use crate::supervision::runs::rules::failures::failed_turns;
 use crate::supervision::runs::rules::run::{Bounds, Branch, Effect, OpenTurn, Phase};
 use crate::supervision::runs::shard::dispatch::{ReadyTurn, TurnSink};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
@@ -93,6 +94,7 @@ impl RunShard {
             sequence += 1;
             self.shared.dispatch.journaled(&live.run, sequence, &events[at..], &mut live.inboxes);
         }
+        self.shared.note_failures(failed_turns(live.run.submission(), &events));
         events.clear();
         for released in on_commit.drain(..) {
             self.perform(&mut live, released, now);

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use crate::messages::{AgentName, Durability, RunId, Submission, Timestamp};
+use crate::messages::{AgentName, Durability, OpenFailure, RunId, Submission, Timestamp};
 use crate::storage::{Listing, StorageError, StorageFuture};
 use crate::supervision::answer_of;
+use crate::supervision::runs::rules::failures::conflict;
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::dispatch::Inboxes;
 
@@ -17,11 +18,33 @@ use super::memory_runs::MemoryRun;
 use super::ready_or_spawned::spawn_unless_ready;
 
 impl ShardContext {
+    /// Lists failures that wait for a person.
+    pub(super) fn note_failures(&self, failures: impl IntoIterator<Item = OpenFailure>) {
+        for failure in failures {
+            spawn_unless_ready(self.journal.note_failure(&failure), |_| {});
+        }
+    }
+
+    /// Lists failures whose notes a crash may have lost, but for those that were decided about.
+    pub(super) fn note_failures_again(&self, run: RunId, mut failures: Vec<OpenFailure>) {
+        if failures.is_empty() {
+            return;
+        }
+        let journal = self.journal.clone();
+        let noted = async move {
+            let decided = answer_of(journal.letter_notes(run)).await?;
+            failures.retain(|failure| !decided.contains_key(&failure.turn.number));
+            futures::future::try_join_all(failures.iter().map(|failure| journal.note_failure(failure))).await
+        };
+        spawn_unless_ready(noted.boxed(), |_: Result<_, StorageError>| {});
+    }
+
     /// Stores what an ended run leaves in its conversation, in the list of runs and in the index of inboxes, and then removes its
     /// open note: a start that finds the note of an ended run does the rest. A run whose journal is in memory only is listed in
     /// memory.
     pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
         let Some(result) = run.result() else { return };
+        self.note_failures_again(run.id(), conflict(run).into_iter().collect());
         let Submission { at: submitted_at, agent, .. } = &**run.submission();
         let listing = Listing { submitted_at: *submitted_at, agent: agent.clone(), outcome: result.outcome.name() };
         let leave = self.leave_conversation(run, durability);

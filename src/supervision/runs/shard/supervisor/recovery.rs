@@ -52,7 +52,7 @@ impl RunShard {
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
         now: Now,
     ) {
-        let (Loaded { run: fold, last }, fence) = match loaded {
+        let (Loaded { run: fold, last, failures }, fence) = match loaded {
             Ok(loaded) => *loaded,
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
@@ -60,6 +60,9 @@ impl RunShard {
             // Noted as open, but never journaled: its submission was not acknowledged.
             return self.forget(run);
         };
+        // It may have been read again by a person's wish.
+        self.shared.quarantine.lock().remove(&run);
+        self.shared.note_failures_again(run, failures);
         // Reservations and waits of an earlier life of this actor.
         self.shared.facts.lock().forget_run(run);
         if !new_process {

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::env::Now;
-use crate::messages::{Durability, RunId, Update};
+use crate::messages::{Durability, OpenFailure, RunId, Update};
 use crate::storage::Fence;
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::errors::OverwriteError;
@@ -62,7 +62,7 @@ impl RunShard {
                 // The run stays ended.
                 spawn_unless_ready(self.shared.journal.mark_ended(run), |_| {});
             }
-            let Conflicted { run, ender, ended_at } = conflicted;
+            let Conflicted { run, ender, failure } = conflicted;
             let durability = run.submission().task.durability.unwrap_or(self.shared.durability);
             let mut live = Box::new(LiveRun::new(run, fence, last, durability));
             live.is_noted_open = durability != Durability::Memory;
@@ -71,11 +71,11 @@ impl RunShard {
             // The turns that it closed were closed then.
             let remaining = effects.into_iter().filter(|effect| !matches!(effect, Effect::Close { .. }));
             live.on_commit.extend(remaining.map(OnCommit::Effect));
-            Ok((live, ended_at))
+            Ok((live, failure))
         });
         match begun {
             Err(error) => drop(ack.send(Err(error))),
-            Ok((mut live, ended_at)) => {
+            Ok((mut live, OpenFailure { at: ended_at, turn, .. })) => {
                 live.on_commit.push(OnCommit::Overwritten(ack));
                 let submitted_at = live.run.submission().at;
                 match self.shared.memory_runs.remove(run, submitted_at) {
@@ -85,6 +85,7 @@ impl RunShard {
                     Some(MemoryRun { inboxes: None, .. }) => {}
                     None => spawn_unless_ready(self.shared.journal.unlist(run, submitted_at), |_| {}),
                 }
+                spawn_unless_ready(self.shared.journal.settle_failure(ended_at, turn), |_| {});
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }

@@ -1,0 +1,65 @@
+//! All that needs a person, from everywhere on the board where that is known.
+
+use std::collections::BTreeMap;
+
+use crate::context::Context;
+use crate::problem::Problem;
+use crate::tokens::{Caller, Scope};
+
+use super::item::{Item, ItemKind, in_order};
+
+/// The most failures, and the most of what runs wait for, that are gathered. There may be more, which is then said.
+const MAX_FAILURES: usize = 500;
+const MAX_PENDING: usize = 1_000;
+
+/// All items, in the order of the inbox, without what their runs are about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Gathered {
+    pub(crate) items: Vec<Item>,
+    /// Whether there are more.
+    pub(crate) is_cut: bool,
+}
+
+impl Gathered {
+    /// What a caller may see.
+    pub(crate) fn seen_by(mut self, caller: &Caller) -> Self {
+        self.items.retain(|item| may_see(caller, item));
+        self
+    }
+
+    /// How many items of each kind a caller may see.
+    pub(crate) fn counts_for(&self, caller: &Caller) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for item in self.items.iter().filter(|item| may_see(caller, item)) {
+            *counts.entry(item.kind.name()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// Errors of agents and of journals name what the machine has, as the tree of supervisors does.
+fn may_see(caller: &Caller, item: &Item) -> bool {
+    !matches!(item.kind, ItemKind::FailedAgent | ItemKind::Quarantined) || caller.scopes.contains(&Scope::Admin)
+}
+
+/// Gathers all items of a board.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) async fn gather(context: &Context) -> Result<Gathered, Problem> {
+    let board = &context.board;
+    let mut pending = board.people().pending().await;
+    // Of one more it is known that there are more.
+    let failures = board.dead_letters().open(None, MAX_FAILURES + 1).await;
+    let mut failures = failures.map_err(|error| Problem::of_store(&error))?;
+    let is_cut = pending.len() > MAX_PENDING || failures.len() > MAX_FAILURES;
+    pending.truncate(MAX_PENDING);
+    failures.truncate(MAX_FAILURES);
+    let mut items: Vec<Item> = pending.iter().map(Item::of_pending).collect();
+    items.extend(board.agents().failed().iter().map(|(agent, error)| Item::of_failed_agent(agent, error)));
+    items.extend(context.agent_files().refused.iter().map(|(name, why)| Item::of_refused_file(name, why)));
+    items.extend(board.quarantined().iter().map(|(run, why)| Item::of_quarantined(*run, why)));
+    items.extend(failures.iter().map(Item::of_failure));
+    in_order(&mut items);
+    Ok(Gathered { items, is_cut })
+}

@@ -1,0 +1,147 @@
+//! The inbox: one list of everything that needs a person.
+
+// - `item`: an item, its id and its actions; pure. `gathered`: all items of a board. `reading`: what their runs are about.
+// - `decisions`: what people decide, one or many at a time. `live`: the same list for those who watch it.
+mod decisions;
+mod gathered;
+mod item;
+mod live;
+mod reading;
+
+use std::collections::BTreeMap;
+
+use axum::extract::{RawQuery, State};
+use axum::{Extension, Json};
+use callboard::messages::{RunId, visible};
+use serde_json::{Value, json};
+
+use crate::body::Id;
+use crate::context::{Context, Shared};
+use crate::people;
+use crate::problem::Problem;
+use crate::query;
+use crate::tokens::Caller;
+
+pub(crate) use decisions::decide;
+pub(crate) use gathered::{Gathered, gather};
+pub use item::{About, Item, ItemAction, ItemId, ItemKind};
+pub(crate) use live::{Live, events};
+pub(crate) use reading::Reading;
+
+/// The most items of a page, and how many it has by default.
+const MAX_LIMIT: usize = 200;
+const LIMIT: usize = 50;
+
+/// Which items a query asks for.
+#[derive(Default)]
+pub(crate) struct Filter {
+    kind: Option<ItemKind>,
+    agent: Option<String>,
+    run: Option<RunId>,
+}
+
+impl Filter {
+    fn fits(&self, item: &Item) -> bool {
+        self.kind.is_none_or(|kind| item.kind == kind)
+            && self.agent.as_ref().is_none_or(|agent| item.agent.as_ref() == Some(agent))
+            && self.run.is_none_or(|run| item.run == Some(run))
+    }
+
+    /// # Errors
+    /// A name that no kind has, or an id that no run can have.
+    fn read(kind: Option<&str>, agent: Option<String>, run: Option<&str>) -> Result<Self, Problem> {
+        let unknown = |kind| {
+            let kinds = ItemKind::ALL.map(ItemKind::name).join(", ");
+            Problem::bad(format!("{} is no kind of the inbox: there are {kinds}", visible(kind)))
+        };
+        let no_run = |run| Problem::bad(format!("{} is no id of a run", visible(run)));
+        Ok(Self {
+            kind: kind.map(|kind| ItemKind::of_name(kind).ok_or_else(|| unknown(kind))).transpose()?,
+            agent,
+            run: run.map(|run| run.parse().map_err(|_| no_run(run))).transpose()?,
+        })
+    }
+}
+
+/// A page of the inbox.
+pub(crate) struct Page {
+    pub(crate) items: Vec<Item>,
+    /// How many there are of each kind, of those that fit.
+    pub(crate) counts: BTreeMap<ItemKind, usize>,
+    /// Whether there are more than were counted.
+    pub(crate) is_cut: bool,
+    /// The last item of the page, if another page follows.
+    pub(crate) next: Option<String>,
+}
+
+impl Page {
+    /// The items that fit, after one of them, with what their runs are about.
+    ///
+    /// # Errors
+    /// That one is no longer there.
+    pub(crate) async fn of(
+        context: &Context,
+        gathered: &Gathered,
+        filter: &Filter,
+        (after, limit): (Option<&str>, usize),
+    ) -> Result<Self, Problem> {
+        let fitting: Vec<&Item> = gathered.items.iter().filter(|item| filter.fits(item)).collect();
+        let mut counts = BTreeMap::new();
+        for item in &fitting {
+            *counts.entry(item.kind).or_default() += 1;
+        }
+        let gone = |id: &str| Problem::bad(format!("{} no longer waits: begin with the first page", visible(id)));
+        let place = |id: &str| fitting.iter().position(|item| item.id.to_string() == id).ok_or_else(|| gone(id));
+        let begin = after.map(place).transpose()?.map_or(0, |place| place + 1);
+        let of_page: Vec<Item> = fitting.iter().skip(begin).take(limit).map(|item| (*item).clone()).collect();
+        let has_more = fitting.len() > begin + of_page.len();
+        let next = of_page.last().filter(|_| has_more).map(|item| item.id.to_string());
+        let items = context.reading.complete(&context.board, of_page).await;
+        Ok(Self { items, counts, is_cut: gathered.is_cut, next })
+    }
+
+    fn json(&self) -> Value {
+        let counts: BTreeMap<&str, usize> = self.counts.iter().map(|(kind, count)| (kind.name(), *count)).collect();
+        json!({
+            "items": self.items.iter().map(Item::json).collect::<Vec<_>>(),
+            "counts": counts,
+            "is_cut": self.is_cut,
+            "next": self.next,
+        })
+    }
+}
+
+/// Answers with a page of the inbox, as far as the token of the caller may see it.
+pub(crate) async fn list(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>, Problem> {
+    let [kind, agent, run, limit, page] = query::values(query.as_deref(), ["kind", "agent", "run", "limit", "page"])?;
+    let filter = Filter::read(kind.as_deref(), agent.map(Into::into), run.as_deref())?;
+    let limit = limit.map_or(Some(LIMIT), |limit| limit.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)));
+    let limit = limit.ok_or_else(|| Problem::bad(format!("`limit` in the query is a number from 1 to {MAX_LIMIT}")))?;
+    let gathered = gather(&context).await?.seen_by(&caller);
+    Ok(Json(Page::of(&context, &gathered, &filter, (page.as_deref(), limit)).await?.json()))
+}
+
+/// Answers with one item, with all that a person has to see before deciding about it.
+pub(crate) async fn get(
+    State(context): Shared,
+    Id(id): Id,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>, Problem> {
+    let gathered = gather(&context).await?.seen_by(&caller);
+    let missing = || Problem::not_found(format!("{} does not wait; /v1/inbox lists what does", visible(&id)));
+    let found = gathered.items.into_iter().find(|item| item.id.to_string() == id).ok_or_else(missing)?;
+    let item = context.reading.complete(&context.board, vec![found]).await.pop().ok_or_else(missing)?;
+    let mut shape = item.json();
+    shape["task"] = json!(item.about.as_ref().map(|about| &about.task));
+    if let ItemId::Pending(id) = &item.id
+        && let Some(pending) = context.board.people().pending().await.iter().find(|pending| pending.id() == *id)
+    {
+        shape["pending"] = people::shown(pending);
+        shape["card"] = json!(people::card(pending));
+    }
+    Ok(Json(shape))
+}

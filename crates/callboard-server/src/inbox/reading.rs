@@ -1,0 +1,89 @@
+//! What the runs of items are about: read once for each item, as long as it waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use callboard::Callboard;
+use callboard::messages::{PendingId, RunEvent, RunId, Timestamp, Verdict};
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+
+use super::item::{About, Item, ItemId};
+
+/// How many runs are read at a time.
+const READERS: usize = 16;
+/// How many items are remembered; more are read each time.
+const REMEMBERED: usize = 2_000;
+
+/// What was read of the runs of items.
+#[derive(Clone, Default)]
+pub(crate) struct Reading(Arc<Mutex<BTreeMap<String, About>>>);
+
+impl Reading {
+    /// The same items with what their runs are about, as far as these can be read.
+    pub(crate) async fn complete(&self, board: &Callboard, items: Vec<Item>) -> Vec<Item> {
+        let mut complete: Vec<(usize, Item)> = futures::stream::iter(items.into_iter().enumerate())
+            .map(|(place, item)| async move { (place, self.read(board, item).await) })
+            .buffer_unordered(READERS)
+            .collect()
+            .await;
+        complete.sort_by_key(|(place, _)| *place);
+        complete.into_iter().map(|(_, item)| item).collect()
+    }
+
+    async fn read(&self, board: &Callboard, item: Item) -> Item {
+        let Some(run) = item.run.filter(|_| !matches!(item.id, ItemId::Quarantined(_))) else { return item };
+        let id = item.id.to_string();
+        let known = self.0.lock().get(&id).cloned();
+        let about = match known {
+            Some(about) => about,
+            None => match about(board, run, &item).await {
+                Some(about) => {
+                    let mut remembered = self.0.lock();
+                    if remembered.len() >= REMEMBERED {
+                        remembered.clear();
+                    }
+                    remembered.insert(id, about.clone());
+                    about
+                }
+                None => return item,
+            },
+        };
+        item.about(about)
+    }
+}
+
+async fn about(board: &Callboard, run: RunId, item: &Item) -> Option<About> {
+    let handle = board.run(run);
+    let fold = handle.read().await.ok()?;
+    let task = &fold.submission().task;
+    let since = match (&item.id, item.since) {
+        (_, Some(since)) => Some(since),
+        (ItemId::Pending(id @ (PendingId::Approval(_) | PendingId::Attention(_))), None) => {
+            since(&handle.history().await.ok()?, id)
+        }
+        (_, None) => None,
+    };
+    Some(About {
+        task: task.body.to_string(),
+        from_agent: task.from_agent.as_ref().map(ToString::to_string),
+        since: since.or(Some(fold.last_at())),
+    })
+}
+
+/// When a run began to wait for this, by its events.
+fn since(history: &[RunEvent], id: &PendingId) -> Option<Timestamp> {
+    history.iter().rev().find_map(|event| match (id, event) {
+        (PendingId::Approval(id), RunEvent::ApprovalAsked { envelope, at, .. }) if envelope.id() == *id => Some(*at),
+        (PendingId::Attention(turn), RunEvent::NeedsAttention { turn: number, at, .. }) if *number == turn.number => {
+            Some(*at)
+        }
+        // A handoff waits since the end of its turn.
+        (PendingId::Approval(id), RunEvent::TurnEnded { verdict: Verdict::Parked(envelope), at, .. })
+            if envelope.id() == *id =>
+        {
+            Some(*at)
+        }
+        _ => None,
+    })
+}
