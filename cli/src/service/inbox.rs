@@ -142,7 +142,7 @@ impl AllItems {
         let AllWaits { found, notes: of_stores, exit } = AllWaits::of(stores).await?;
         for (wait, store) in found.into_iter().filter(|(wait, _)| !known.contains(&wait.id().to_string())) {
             let place = match store.board_of(wait.run()).await? {
-                Some(board) => Place::Board(board),
+                Some(board) => Place::Board(board.to_string()),
                 None => {
                     let left = continuation_if_left(&store, wait.run(), stores).await?;
                     Place::Left(left.unwrap_or_default())

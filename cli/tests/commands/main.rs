@@ -6,6 +6,7 @@ mod agents;
 mod config;
 mod conversations;
 mod docs;
+mod inbox;
 mod invalid_agents;
 mod knowledge;
 mod mcp;

@@ -52,6 +52,28 @@ fn a_yes_approves_one_action_once() {
     assert_eq!(content(&folder, "a.txt"), None, "it is asked about again");
 }
 
+#[test]
+fn an_inbox_at_a_terminal_decides_what_another_process_waits_for() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.answers("written");
+    let mut run = screen(&folder, &RUN);
+    let card = run.until(CHOICES);
+    let mut inbox = screen(&folder, &["inbox"]);
+    let shown = inbox.until("skip, quit: ");
+    assert!(shown.contains("1 approval\n"), "{shown}");
+    assert!(shown.contains("approval         writer wants to FileWrite a.txt\n"), "{shown}");
+    assert!(shown.contains("action    FileWrite\n") && shown.contains("target    a.txt\n"), "{shown}");
+    inbox.types("approve\n");
+    assert!(inbox.until("skip, quit: ").contains("type the code, which is of this card alone"));
+    inbox.types(format!("{}\n", code_on(&card)));
+    let (code, shown) = inbox.exited();
+    assert!(code == Some(0) && shown.contains("approved\n"), "{shown}");
+    run.until("written\n");
+    run.ended();
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+}
+
 /// The fields of the objects in lines until one has this kind.
 fn kinds_until(lines: &mut impl BufRead, last: &str) -> Vec<String> {
     let mut kinds = Vec::new();
