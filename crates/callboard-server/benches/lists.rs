@@ -19,6 +19,8 @@ use tower::ServiceExt as _;
 
 /// How many runs are under way at once while the store is filled.
 const WIDTH: usize = 1_000;
+/// One run in so many fails, and waits in the inbox.
+const FAILING: usize = 100;
 /// How often each request is sent; the median is printed.
 const ROUNDS: usize = 101;
 
@@ -57,12 +59,14 @@ impl Client {
 fn builder() -> Builder {
     Callboard::builder()
         .agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .agent("fails", |_: Turn| async { Err::<Command, _>(TurnError::terminal("the service is down")) })
         .retention(|it| it.memory_runs(4_000_000))
 }
 
 async fn fill(board: &Callboard, count: usize, durability: Durability) {
-    let runs = futures::stream::iter(0..count).map(|_| async move {
-        board.submit(Task::new("x").durability(durability)).await.unwrap().result().await.unwrap();
+    let runs = futures::stream::iter(0..count).map(|number| async move {
+        let agent = if number % FAILING == 0 { "fails" } else { "echo" };
+        board.submit(Task::new("x").to(agent).durability(durability)).await.unwrap().result().await.unwrap();
     });
     runs.buffer_unordered(WIDTH).for_each(|()| std::future::ready(())).await;
 }
@@ -76,7 +80,8 @@ async fn requests(board: &Callboard, count: usize, place: &str) {
     for (name, path) in [
         ("the first page of 50", "/v1/delegations?limit=50".to_owned()),
         ("a page of 50 in the middle", format!("/v1/delegations?limit=50&page={middle}")),
-        ("a page of another state, with none", "/v1/delegations?state=failed".to_owned()),
+        ("a page of another state, with none", "/v1/delegations?state=cancelled".to_owned()),
+        ("the first page of 50 of the inbox", "/v1/inbox".to_owned()),
         ("one delegation", format!("/v1/delegations/{id}")),
     ] {
         println!("{count:>9} {place:<9} {name:<36} {:>9.3} ms", client.time(&path).await.as_secs_f64() * 1e3);
