@@ -20,9 +20,9 @@ mod delivery;
 mod hostile;
 #[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]
 mod hostile_queries;
-mod inbox;
 #[cfg(unix)]
 mod in_browser;
+mod inbox;
 #[cfg(unix)]
 mod kills;
 mod knowledge;
