@@ -27,10 +27,8 @@ fn ids(project: &Project, more: &[&str]) -> Vec<String> {
 fn failures_are_listed_with_what_unblocks_them_and_decided_one_by_one_or_together() {
     let project = Project::new();
     add_shell_agent(&project.folder, "fails", FAILS);
-    let alone = project.callboard(&["inbox"]);
-    assert_eq!((alone.code, &*alone.out), (Some(0), "nothing needs you\n"), "{}", alone.error);
-    assert_eq!(alone.error, "no server runs: failures, agents and runs in quarantine are not listed\n");
     let serving = Serving::start(&project);
+    assert_eq!(project.callboard(&["inbox"]).out, "nothing needs you\n");
     let mut runs = Vec::new();
     for _ in 0..4 {
         runs.push(project.callboard(&["send", "fails", "x"]).out[..16].to_owned());
@@ -81,6 +79,9 @@ fn failures_are_listed_with_what_unblocks_them_and_decided_one_by_one_or_togethe
         assert_eq!(printed.code, Some(code), "{wrong:?}: {}", printed.error);
     }
     serving.stop();
+    let alone = project.callboard(&["inbox"]);
+    assert_eq!((alone.code, &*alone.out), (Some(0), "nothing needs you\n"), "{}", alone.error);
+    assert_eq!(alone.error, "no server runs: failures, agents and runs in quarantine are not listed\n");
     let log = std::fs::read_to_string(project.stores().join("service/audit.jsonl")).unwrap();
     let decided: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let dropped =

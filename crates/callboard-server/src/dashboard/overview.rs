@@ -2,12 +2,14 @@
 //! maud escapes what is left.
 
 use callboard::actors::approvals::Card;
-use callboard::messages::{Envelope, Interrupt, Pending, PendingId, Question, Timestamp, visible_lines};
+use callboard::messages::{Envelope, Interrupt, Pending, Question, RunId, Timestamp, visible_lines};
 use callboard_text::exact;
 use maud::{Markup, html};
 
 use crate::context::Context;
+use crate::inbox::{Filter, Item, ItemKind, Page, gather};
 use crate::knowledge::reserved;
+use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
 /// The most rows, and the most bytes of the text of a row and of those of all rows: a page stays small however much waits.
@@ -22,55 +24,49 @@ const MAX_WORD: usize = 160;
 const MAX_CHOICES: usize = 8;
 const MAX_CHOICE: usize = 120;
 
-/// What the overview is made of.
-pub(super) struct Shown {
-    /// The agents that are neither built in nor those of a base of facts.
-    own: Vec<String>,
-    pending: Vec<Pending>,
-    /// How many files of agents are not used as they are.
-    failed: usize,
+/// The names of the agents that are neither built in nor those of a base of facts.
+pub(super) fn own_agents(context: &Context) -> Vec<String> {
+    let files = context.agent_files();
+    let is_own = |name: &str| !files.built_in.contains(name) && !reserved::is_reserved(context, name);
+    let names = context.board.agents().names();
+    names.iter().map(|name| name.as_str()).filter(|name| is_own(name)).map(str::to_owned).collect()
 }
 
-impl Shown {
-    pub(super) async fn read(context: &Context) -> Self {
-        let files = context.agent_files();
-        let is_own = |name: &str| !files.built_in.contains(name) && !reserved::is_reserved(context, name);
-        let names = context.board.agents().names();
-        let own = names.iter().map(|name| name.as_str()).filter(|name| is_own(name)).map(str::to_owned).collect();
-        Self { own, pending: context.board.people().pending().await, failed: files.refused.len() }
-    }
-
-    /// What is another one if the overview is.
-    pub(super) fn identity(&self) -> (usize, usize, Vec<PendingId>) {
-        (self.own.len(), self.failed, self.pending.iter().map(Pending::id).collect())
-    }
+/// Whether it is an agent that does not run as it should, which no run waits for.
+fn is_failed_agent(kind: ItemKind) -> bool {
+    matches!(kind, ItemKind::FailedAgent | ItemKind::RefusedFile)
 }
 
 /// The first line, as `callboard serve` prints it, and what needs a person.
-pub(super) async fn overview(context: &Context, caller: &Caller) -> Markup {
-    let Shown { own, pending, failed } = Shown::read(context).await;
+pub(super) async fn overview(context: &Context, caller: &Caller) -> Result<Markup, Problem> {
+    let (own, gathered) = (own_agents(context), gather(context).await?.seen_by(caller));
+    let page = Page::of(context, &gathered, &Filter::default(), (None, MAX_ROWS)).await?;
+    let failed = page.counts.iter().filter(|(kind, _)| is_failed_agent(**kind)).map(|(_, count)| count).sum::<usize>();
+    let waiting = page.counts.values().sum::<usize>() - failed;
     let refusal = (context.refuses_decisions)();
-    let may_decide = caller.scopes.contains(&Scope::Approve) && refusal.is_none();
     let mut left = MAX_TEXTS;
-    html! {
-        (line(own.len(), pending.len(), failed))
+    Ok(html! {
+        (line(own.len(), waiting, failed))
         p.state #state role="status" {}
         div #notes {
-            @if let Some(why) = refusal {
-                p.notice { "Decisions are made at the terminal of the server: " (word(&why, MAX_TEXT)) }
+            @if let Some(why) = &refusal {
+                p.notice { "Decisions are made at the terminal of the server: " (word(why, MAX_WORD)) }
             } @else if !caller.scopes.contains(&Scope::Approve) {
                 p.notice { "You may look on: your session does not have the scope " code { "approve" } "." }
             }
-            @if pending.len() > MAX_ROWS {
-                p.notice { "The first " (MAX_ROWS) " are shown; " code { "callboard pending" } " lists all." }
+            @if page.next.is_some() {
+                p.notice { "The first " (MAX_ROWS) " are shown; " code { "callboard inbox" } " lists all." }
             }
         }
-        h2 #waiting hidden[pending.is_empty()] { "Waiting for you" }
-        ol.items #items aria-labelledby="waiting" data-cut[pending.len() > MAX_ROWS] {
-            @for wait in pending.iter().take(MAX_ROWS) { (row(wait, may_decide, &mut left)) }
+        h2 #waiting hidden[page.items.is_empty()] { "Waiting for you" }
+        ol.items #items aria-labelledby="waiting" data-cut[page.next.is_some()] {
+            @for item in &page.items {
+                @let may_decide = refusal.is_none() && item.id.scope().is_some_and(|scope| caller.scopes.contains(&scope));
+                (row(item, gathered.pending_of(item), may_decide, &mut left))
+            }
         }
-        (nothing(own.first().map(String::as_str), !pending.is_empty()))
-    }
+        (nothing(own.first().map(String::as_str), !page.items.is_empty()))
+    })
 }
 
 /// `4 agents running · 1 waiting for you · 0 failed`.
@@ -107,51 +103,115 @@ fn nothing(agent: Option<&str>, is_hidden: bool) -> Markup {
 }
 
 /// All of the text of what waits.
-pub(super) fn whole(wait: &Pending) -> Markup {
-    html! { @if let Some(text) = text_of(wait) { pre.text.prose[is_prose(wait)] dir="auto" { (text) } } }
+pub(super) fn whole(item: &Item, wait: Option<&Pending>) -> Markup {
+    let text = wait.map_or_else(|| Some(item.what.clone()), text_of);
+    let is_prose = wait.is_none_or(is_prose);
+    html! { @if let Some(text) = text { pre.text.prose[is_prose] dir="auto" { (text) } } }
 }
 
-/// What waits, as a row. `left` is how many bytes the texts of all rows may have yet.
-fn row(wait: &Pending, may_decide: bool, left: &mut usize) -> Markup {
-    let id = wait.id().to_string();
-    let text = text_of(wait).map(|text| {
+/// An item as a row; `wait` is what its run waits for, if it does. `left` is how many bytes the texts of all rows may have yet.
+fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) -> Markup {
+    let id = item.id.to_string();
+    let text = wait.and_then(text_of).map(|text| {
         let (shown, bytes) = beginning(&text, MAX_TEXT.min(*left).max(MIN_TEXT));
         *left = left.saturating_sub(bytes);
         (text.chars().count() - shown.chars().count(), shown.to_owned())
     });
-    let (kind, tone) = kind(wait);
+    let (kind, tone) = kind(item.kind);
+    let expires = item.expires_at.map(|at| (wait.map_or("Until", otherwise), at));
     html! {
         li.item tabindex="-1" data-id=(id) {
             div.head {
                 span.kind.(tone) { (kind) }
-                p.what { (what(wait)) }
-                @if let Some(at) = since(wait) { (shown_time(at)) }
+                p.what { @match wait { Some(wait) => (what(wait)), None => (failure(item)) } }
+                @if let Some(at) = item.since { (shown_time(at)) }
             }
             @if let Some((more, shown)) = &text {
-                pre.text.prose[is_prose(wait)] dir="auto" { (shown) }
+                pre.text.prose[wait.is_some_and(is_prose)] dir="auto" { (shown) }
                 @if *more > 0 {
                     p.cut { (more) " more characters. " button.quiet type="button" data-whole { "Show all" } }
                 }
             }
             dl.facts {
-                div { dt { "Run" } dd { code { (short(wait)) } } }
-                @if let Pending::Approval(envelope) = wait
+                @if let Some(about) = &item.about {
+                    div { dt { "Task" } dd { bdi { (word(&about.task, MAX_WORD)) } } }
+                    @if let Some(from) = &about.from_agent { div { dt { "From" } dd { bdi { (word(from, MAX_WORD)) } } } }
+                }
+                @if let Some(run) = item.run { div { dt { "Run" } dd { code { (short(run)) } } } }
+                @if let Some(Pending::Approval(envelope)) = wait
                     && let Some(code) = Card::of(envelope).code() { div { dt { "Code" } dd { code { (code) } } } }
-                @if let Some(at) = wait.expires_at() { div { dt { (otherwise(wait)) } dd { (shown_time(at)) } } }
+                @match expires {
+                    Some((otherwise, at)) => div { dt { (otherwise) } dd { (shown_time(at)) } },
+                    None => div { dt { "Meanwhile" } dd { (item.otherwise) } },
+                }
             }
-            @if may_decide { (controls(wait, &id)) }
+            @if may_decide {
+                @match wait { Some(wait) => (controls(wait, &id)), None => (remedies(item, &id)) }
+            }
             p.result role="status" {}
         }
     }
 }
 
-fn kind(wait: &Pending) -> (&'static str, &'static str) {
-    match wait {
-        Pending::Approval(_) => ("Approval", "warn"),
-        Pending::Question(question) if is_outcome(question) => ("Unknown outcome", "bad"),
-        Pending::Question(_) => ("Question", "info"),
-        Pending::Node(_) => ("Workflow", "info"),
-        Pending::Attention { .. } => ("Needs attention", "bad"),
+/// What has failed, in a line.
+fn failure(item: &Item) -> Markup {
+    html! {
+        @if let Some(agent) = &item.agent { b { bdi { (word(agent, MAX_WORD)) } } " " }
+        bdi { (item.what) }
+        @if item.left_out > 0 { " … " (item.left_out) " more characters" }
+    }
+}
+
+/// What a person can do about a failure: the first unblocks it.
+fn remedies(item: &Item, id: &str) -> Markup {
+    html! {
+        div.actions {
+            @for (place, action) in item.actions.iter().enumerate() {
+                @match action.response {
+                    "drop" | "overwrite" => button.main[place == 0] type="button" data-opens=(action.response) aria-expanded="false" {
+                        @if action.response == "drop" { "Drop …" } @else { "Write over …" }
+                    },
+                    response => button.main[place == 0] type="button" data-response=(response) {
+                        @match response { "retry" => "Try again", "read_again" => "Read again", _ => "Start again" }
+                    },
+                }
+            }
+        }
+        @for action in &item.actions {
+            @let field = format!("{}-{id}", action.response);
+            @match action.response {
+                "drop" => form.more data-form="drop" data-response="drop" hidden {
+                    label for=(field) { "Why, for the audit log" }
+                    div.actions {
+                        input.grow id=(field) name="reason" maxlength="1024" autocomplete="off";
+                        button.main type="submit" { "Drop" }
+                    }
+                },
+                "overwrite" => form.more data-form="overwrite" data-response="overwrite" hidden {
+                    label for=(field) { "The values of the channels, as a JSON object" }
+                    div.actions {
+                        textarea.grow id=(field) name="values" data-json rows="2" required {}
+                        button.main type="submit" { "Write over" }
+                    }
+                },
+                _ => {},
+            }
+        }
+    }
+}
+
+fn kind(kind: ItemKind) -> (&'static str, &'static str) {
+    match kind {
+        ItemKind::Approval => ("Approval", "warn"),
+        ItemKind::UnknownOutcome => ("Unknown outcome", "bad"),
+        ItemKind::Question => ("Question", "info"),
+        ItemKind::Node => ("Workflow", "info"),
+        ItemKind::Attention => ("Needs attention", "bad"),
+        ItemKind::FailedAgent => ("Failed agent", "bad"),
+        ItemKind::RefusedFile => ("Refused file", "bad"),
+        ItemKind::Quarantined => ("Quarantined", "bad"),
+        ItemKind::Conflict => ("Conflict", "bad"),
+        ItemKind::DeadLetter => ("Dead letter", "bad"),
     }
 }
 
@@ -208,13 +268,6 @@ fn question_of(question: &Question) -> String {
 
 fn is_outcome(question: &Question) -> bool {
     question.question.get("outcome_unknown").is_some()
-}
-
-fn since(wait: &Pending) -> Option<Timestamp> {
-    match wait {
-        Pending::Question(question) => Some(question.asked_at),
-        Pending::Approval(_) | Pending::Node(_) | Pending::Attention { .. } => None,
-    }
 }
 
 /// What happens when its time is over.
@@ -309,9 +362,9 @@ fn beginning(text: &str, most: usize) -> (&str, usize) {
     (text, bytes)
 }
 
-/// The short id of the run.
-fn short(wait: &Pending) -> String {
-    let id = wait.run().to_string();
+/// The short id of a run.
+fn short(run: RunId) -> String {
+    let id = run.to_string();
     format!("req-{}", id.rsplit('-').next().unwrap_or_default())
 }
 

@@ -11,6 +11,7 @@ use super::assets::{ICON, SCRIPT, STYLE};
 use super::state::Dashboard;
 use super::{overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
+use crate::inbox::gather;
 use crate::problem::Problem;
 use crate::query;
 use crate::tokens::{Caller, Scope};
@@ -82,7 +83,10 @@ pub(super) async fn overview(State(context): Shared, request: Request) -> Respon
         };
         return page(StatusCode::FORBIDDEN, framed("Overview", Some(&reader), &contents));
     }
-    let contents = overview::overview(&context, &caller).await;
+    let contents = match overview::overview(&context, &caller).await {
+        Ok(contents) => contents,
+        Err(problem) => html! { h1 { "The overview cannot be read" } p { (problem.detail) } },
+    };
     page(
         StatusCode::OK,
         framed(
@@ -94,18 +98,25 @@ pub(super) async fn overview(State(context): Shared, request: Request) -> Respon
 }
 
 /// The part of the overview that changes.
-pub(super) async fn overview_part(State(context): Shared, Extension(caller): Extension<Caller>) -> Response {
-    page(StatusCode::OK, overview::overview(&context, &caller).await)
+pub(super) async fn overview_part(
+    State(context): Shared,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    Ok(page(StatusCode::OK, overview::overview(&context, &caller).await?))
 }
 
 /// All of the text of something that waits, of which the overview has the beginning.
-pub(super) async fn whole(State(context): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+pub(super) async fn whole(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
     let [id] = query::values(query.as_deref(), ["id"])?;
     let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
-    let pending = context.board.people().pending().await;
-    let wait = pending.iter().find(|wait| wait.id().to_string() == id);
-    let wait = wait.ok_or_else(|| Problem::not_found("this no longer waits"))?;
-    Ok(page(StatusCode::OK, overview::whole(wait)))
+    let gathered = gather(&context).await?.seen_by(&caller);
+    let item = gathered.items.iter().find(|item| item.id.to_string() == id);
+    let item = item.ok_or_else(|| Problem::not_found("this no longer waits"))?;
+    Ok(page(StatusCode::OK, overview::whole(item, gathered.pending_of(item))))
 }
 
 /// The page of a link: its script reads the secret after `#`, which browsers do not send.

@@ -72,7 +72,10 @@ const showTimes = (within) => {
 
 // ---- Decisions
 
-const DONE = { approve: "Approved", deny: "Denied", answer: "Answered", resume: "Continued", restart: "Started again" };
+const DONE = {
+  approve: "Approved", deny: "Denied", answer: "Answered", resume: "Continued", restart: "Started again", retry: "Tried again",
+  drop: "Dropped", overwrite: "Written over", read_again: "Read again",
+};
 
 const finish = (item, state, text) => {
   item.classList.remove("wrong", "gone");
@@ -97,14 +100,15 @@ const decide = async (item, body) => {
     for (const control of controls) control.disabled = false;
   };
   try {
-    const answer = await send(`/v1/pending/${encodeURIComponent(item.dataset.id)}`, body);
+    const answer = await send("/v1/inbox/decisions", { decisions: [{ ...body, id: item.dataset.id }] });
     if (answer.status === 401) return location.reload();
     const content = await answer.json();
-    if (answer.ok) {
-      finish(item, "done", `${DONE[body.response]} by ${content.by} · ${timeText(new Date())}`);
+    const [result] = answer.ok ? content.results : [{ problem: content }];
+    if (!result.problem) {
+      finish(item, "done", `${DONE[body.response]} by ${result.by} · ${timeText(new Date())}`);
     } else {
       // Somebody was first, or it no longer waits.
-      finish(item, answer.status === 409 || answer.status === 404 ? "gone" : "wrong", content.detail);
+      finish(item, [404, 409].includes(result.problem.status) ? "gone" : "wrong", result.problem.detail);
       enable();
     }
   } catch {
@@ -121,6 +125,13 @@ document.addEventListener("submit", (event) => {
   const body = { response: form.dataset.response };
   const field = find("[name]", form);
   if (field) body[field.name] = event.submitter?.dataset.value ?? field.value;
+  if (field?.dataset.json !== undefined) {
+    try {
+      body[field.name] = JSON.parse(field.value);
+    } catch {
+      return finish(item, "wrong", "This is no JSON: write an object, such as {\"channel\": \"value\"}.");
+    }
+  }
   decide(item, body);
 });
 

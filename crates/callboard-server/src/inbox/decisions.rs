@@ -16,7 +16,7 @@ use crate::context::{Context, Shared};
 use crate::knowledge::reserved;
 use crate::people;
 use crate::problem::{Problem, ProblemCode};
-use crate::tokens::{Caller, Scope};
+use crate::tokens::Caller;
 
 use super::item::ItemId;
 
@@ -134,35 +134,27 @@ async fn carry_out(
     id: &ItemId,
     decision: Map<String, Value>,
 ) -> Result<Value, Problem> {
+    if let Some(scope) = id.scope() {
+        caller.needs(scope)?;
+    }
     match id {
-        ItemId::Pending(id) => {
-            caller.needs(Scope::Approve)?;
-            people::respond(context, caller, *id, read(decision)?).await
-        }
-        ItemId::DeadLetter(turn) => {
-            caller.needs(Scope::Delegate)?;
-            match read(decision)? {
-                OfLetter::Retry {} => retry(context, caller, *turn).await,
-                OfLetter::Drop { .. } => discard(context, *turn).await,
+        ItemId::Pending(id) => people::respond(context, caller, *id, read(decision)?).await,
+        ItemId::DeadLetter(turn) => match read(decision)? {
+            OfLetter::Retry {} => retry(context, caller, *turn).await,
+            OfLetter::Drop { .. } => discard(context, *turn).await,
+        },
+        ItemId::Conflict(run) => match read(decision)? {
+            OfConflict::Overwrite { values } => {
+                context.board.run(*run).resume_with(values, caller.by()).await?;
+                Ok(json!({}))
             }
-        }
-        ItemId::Conflict(run) => {
-            caller.needs(Scope::Approve)?;
-            match read(decision)? {
-                OfConflict::Overwrite { values } => {
-                    context.board.run(*run).resume_with(values, caller.by()).await?;
-                    Ok(json!({}))
-                }
-                OfConflict::Drop { .. } => discard(context, conflict(context, *run).await?).await,
-            }
-        }
+            OfConflict::Drop { .. } => discard(context, conflict(context, *run).await?).await,
+        },
         ItemId::Quarantined(run) => {
-            caller.needs(Scope::Admin)?;
             let OfQuarantine::ReadAgain {} = read(decision)?;
             read_again(context, *run).await
         }
         ItemId::Agent(name) => {
-            caller.needs(Scope::Admin)?;
             let OfAgent::Restart {} = read(decision)?;
             let restarted = context.board.agents().restart(name).await;
             restarted.map(|()| json!({})).map_err(|error| match error {

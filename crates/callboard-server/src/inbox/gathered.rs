@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use callboard::messages::Pending;
+
 use crate::context::Context;
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
@@ -16,6 +18,8 @@ const MAX_PENDING: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Gathered {
     pub(crate) items: Vec<Item>,
+    /// What runs wait for, whole.
+    pending: BTreeMap<String, Pending>,
     /// Whether there are more.
     pub(crate) is_cut: bool,
 }
@@ -25,6 +29,11 @@ impl Gathered {
     pub(crate) fn seen_by(mut self, caller: &Caller) -> Self {
         self.items.retain(|item| may_see(caller, item));
         self
+    }
+
+    /// What the run of an item waits for; `None` if it is no such item.
+    pub(crate) fn pending_of(&self, item: &Item) -> Option<&Pending> {
+        self.pending.get(&item.id.to_string())
     }
 
     /// How many items of each kind a caller may see.
@@ -61,5 +70,6 @@ pub(crate) async fn gather(context: &Context) -> Result<Gathered, Problem> {
     items.extend(board.quarantined().iter().map(|(run, why)| Item::of_quarantined(*run, why)));
     items.extend(failures.iter().map(Item::of_failure));
     in_order(&mut items);
-    Ok(Gathered { items, is_cut })
+    let pending = pending.into_iter().map(|pending| (pending.id().to_string(), pending)).collect();
+    Ok(Gathered { items, pending, is_cut })
 }

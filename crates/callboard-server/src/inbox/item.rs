@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::json::time;
+use crate::tokens::Scope;
 
 /// The longest text of an item, in characters: what is longer is counted, and the item by itself has all of it.
 const MAX_TEXT: usize = 300;
@@ -128,6 +129,16 @@ impl ItemId {
                 Some(Self::DeadLetter(TurnId { run: run.parse().ok()?, number: number.parse().ok()? }))
             }
             _ => text.parse().ok().map(Self::Pending),
+        }
+    }
+
+    /// The scope that decides about it; `None` if nothing can be decided.
+    pub(crate) const fn scope(&self) -> Option<Scope> {
+        match self {
+            Self::Pending(_) | Self::Conflict(_) => Some(Scope::Approve),
+            Self::DeadLetter(_) => Some(Scope::Delegate),
+            Self::Agent(_) | Self::Quarantined(_) => Some(Scope::Admin),
+            Self::File(_) => None,
         }
     }
 }

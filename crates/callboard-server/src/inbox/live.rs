@@ -25,7 +25,7 @@ use super::gathered::{Gathered, gather};
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// What those who watch the inbox see.
-type Seen = watch::Receiver<Arc<Gathered>>;
+pub(crate) type Seen = watch::Receiver<Arc<Gathered>>;
 
 /// The inbox as it was gathered last, while somebody watches it.
 #[derive(Clone, Default)]

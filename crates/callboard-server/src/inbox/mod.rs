@@ -25,6 +25,8 @@ use crate::tokens::Caller;
 pub(crate) use decisions::decide;
 pub(crate) use gathered::{Gathered, gather};
 pub use item::{About, Item, ItemAction, ItemId, ItemKind};
+#[cfg(feature = "dashboard")]
+pub(crate) use live::Seen;
 pub(crate) use live::{Live, events};
 pub(crate) use reading::Reading;
 
@@ -133,13 +135,11 @@ pub(crate) async fn get(
 ) -> Result<Json<Value>, Problem> {
     let gathered = gather(&context).await?.seen_by(&caller);
     let missing = || Problem::not_found(format!("{} does not wait; /v1/inbox lists what does", visible(&id)));
-    let found = gathered.items.into_iter().find(|item| item.id.to_string() == id).ok_or_else(missing)?;
-    let item = context.reading.complete(&context.board, vec![found]).await.pop().ok_or_else(missing)?;
+    let found = gathered.items.iter().find(|item| item.id.to_string() == id).ok_or_else(missing)?;
+    let item = context.reading.complete(&context.board, vec![found.clone()]).await.pop().ok_or_else(missing)?;
     let mut shape = item.json();
     shape["task"] = json!(item.about.as_ref().map(|about| &about.task));
-    if let ItemId::Pending(id) = &item.id
-        && let Some(pending) = context.board.people().pending().await.iter().find(|pending| pending.id() == *id)
-    {
+    if let Some(pending) = gathered.pending_of(&item) {
         shape["pending"] = people::shown(pending);
         shape["card"] = json!(people::card(pending));
     }

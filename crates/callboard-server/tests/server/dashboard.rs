@@ -659,6 +659,36 @@ async fn the_overview_has_what_waits_and_a_decision_counts_once() {
 }
 
 #[tokio::test]
+async fn what_has_failed_is_on_the_overview_and_is_decided_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let down = |_: Turn| async { Err::<Command, _>(TurnError::terminal("<b>it is down</b>")) };
+    let builder = Callboard::builder().agent("down", down);
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    pages.tokens.add(TokenSpec::new("ann", [Scope::Read])).unwrap();
+    let (owner, ann) = (pages.sign_in(&json!({})).await, pages.sign_in(&json!({ "token": "ann" })).await);
+    let run = pages.board.submit(Task::new("call \u{202e}them")).await.unwrap();
+    run.result().await.unwrap();
+    let page = async |browser: &Browser| text_of(pages.get(browser, "/").await).await;
+    let (id, shown) = (format!("letter:{}/1", run.id()), page(&owner).await);
+    let of_letter = row(&shown, &id).unwrap();
+    assert!(shown.contains("1 waiting for you") && of_letter.contains("Dead letter"), "{shown}");
+    assert!(of_letter.contains("turn 1 failed: &lt;b&gt;it is down"), "{of_letter}");
+    assert!(of_letter.contains("call \\u{202e}them"), "{of_letter}");
+    assert!(
+        of_letter.contains("data-response=\"retry\"") && of_letter.contains("data-response=\"drop\""),
+        "{of_letter}"
+    );
+    assert!(row(&page(&ann).await, &id).is_some_and(|row| !row.contains("<button")));
+    let drop = json!({ "decisions": [{ "id": id, "response": "drop", "reason": "known" }] });
+    let refused = text_of(pages.post(&ann, "/v1/inbox/decisions", &drop).await).await;
+    assert!(refused.contains("missing-scope"), "{refused}");
+    let dropped = text_of(pages.post(&owner, "/v1/inbox/decisions", &drop).await).await;
+    assert!(dropped.contains("\"by\":\"owner\""), "{dropped}");
+    assert!(page(&owner).await.contains("0 waiting for you"));
+    pages.end().await;
+}
+
+#[tokio::test]
 async fn a_stream_reports_that_the_overview_has_changed() {
     let folder = tempfile::tempdir().unwrap();
     let pages = Pages::start(&folder).await;
@@ -674,7 +704,7 @@ async fn a_stream_reports_that_the_overview_has_changed() {
 }
 
 #[tokio::test]
-async fn the_overview_is_small_and_reads_no_run_however_many_there_are() {
+async fn the_overview_is_small_and_reads_each_run_that_it_shows_once_however_many_there_are() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Counted::default());
     let builder = Callboard::builder()
@@ -696,6 +726,9 @@ async fn the_overview_is_small_and_reads_no_run_however_many_there_are() {
     }
     store.reads();
     let page = text_of(pages.get(&browser, "/").await).await;
+    let first = store.reads();
+    assert!((20..=60).contains(&first), "{first} reads for 20 rows");
+    pages.get(&browser, "/").await;
     assert_eq!(store.reads(), 0);
     assert!(page.contains("100 waiting for you") && page.contains("more characters"));
     let mut size = page.len();
