@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{BotToken, TelegramError};
+use super::error::TelegramError;
+use super::token::BotToken;
 
 /// How long a call may take, beyond the time that it asks the server to wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -66,6 +67,13 @@ struct Parameters {
 pub(super) struct Account {
     pub(super) id: i64,
     pub(super) username: Option<String>,
+}
+
+impl Account {
+    /// Its name with an @ in front, or its number.
+    pub(super) fn name(&self) -> String {
+        self.username.as_deref().map_or_else(|| self.id.to_string(), |name| format!("@{}", visible(name)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -20,8 +20,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::api::{Account, Api, CallError, Click, Update, Written};
+use super::config::{FILE, TelegramConfig, TelegramState};
 use super::ledger::{Call, Choice, Found, Ledger};
-use super::{FILE, TelegramConfig, TelegramState, text};
+use super::text;
 
 /// How long an approval for the whole run is valid.
 const FOR_RUN: Duration = Duration::from_secs(3600);
@@ -262,7 +263,7 @@ impl Shared {
     }
 
     fn reached(&self, bot: &Account) {
-        self.set_state(TelegramState::Reached { bot: name_of(bot) });
+        self.set_state(TelegramState::Reached { bot: bot.name() });
     }
 
     fn unreachable(&self, error: &CallError) {
@@ -475,8 +476,4 @@ fn reply_to(message: i64) -> serde_json::Value {
 
 fn refused(account: i64, chat: i64, why: &str) {
     tracing::info!(target: "callboard::audit", channel = "telegram", account, chat, why, "refused");
-}
-
-pub(super) fn name_of(bot: &Account) -> String {
-    bot.username.as_deref().map_or_else(|| bot.id.to_string(), |name| format!("@{}", visible(name)))
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::error::TelegramError;
+
 /// The replacement for the token in a text that is shown.
 const SHOWN: &str = "[the token]";
 
@@ -22,15 +24,15 @@ impl BotToken {
     /// Creates the token with this text; white space at its ends is removed.
     ///
     /// # Errors
-    /// [`TelegramError::Token`](super::TelegramError::Token): it is no number, a colon, and letters, digits, `_` or `-`.
-    pub fn new(text: &str) -> Result<Self, super::TelegramError> {
+    /// [`TelegramError::Token`]: it is no number, a colon, and letters, digits, `_` or `-`.
+    pub fn new(text: &str) -> Result<Self, TelegramError> {
         let text = text.trim();
         let is_secret = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let is_token = text.split_once(':').is_some_and(|(bot, secret)| {
             let is_number = !bot.is_empty() && bot.chars().all(|c| c.is_ascii_digit());
             is_number && !secret.is_empty() && secret.chars().all(is_secret)
         });
-        if is_token { Ok(Self(text.into())) } else { Err(super::TelegramError::Token) }
+        if is_token { Ok(Self(text.into())) } else { Err(TelegramError::Token) }
     }
 
     pub(super) fn expose(&self) -> &str {
