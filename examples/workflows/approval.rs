@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let page: Page = open.input.parse()?;
         println!("`{}` waits. It would write {}:\n\n{}", open.node, page.file, visible_lines(&page.text));
         match answer().await?.as_str() {
-            "y" | "yes" => board.people().answer(&open, Resume::default(), "you").await?,
+            "y" | "yes" => drop(board.people().answer(&open, Resume::default(), "you").await?),
             "n" | "no" => drop(run.cancel("a person refused it").await?),
             "" => drop(run.cancel("nobody is there to answer").await?),
             heading => {

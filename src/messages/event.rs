@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentName, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Cost, Decision, Envelope, Failure, Intent,
-    Json, Order, Outcome, Refusal, Resolution, Submission, Timestamp, TurnId, Update, Usage, Verdict,
+    Json, Order, Outcome, Refusal, Resolution, Submission, Timestamp, TurnId, Update, Usage, Verdict, Vote,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -451,6 +451,8 @@ pub(crate) enum Beside {
     OfRun,
     /// [`RunEvent::Reserved`]: what the call may cost, and the day and board that it is charged to.
     Charged { cost: Option<Cost>, day: u32, board: Arc<str> },
+    /// [`RunEvent::Decided`]: all who had approved.
+    Votes(Vec<Vote>),
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -604,6 +606,9 @@ impl RunEvent {
             Self::Reserved { cost, .. } => cost.map(Beside::Cost),
             Self::Settled { is_of_run: true, .. } => Some(Beside::OfRun),
             Self::Settled { model, .. } => model.clone().map(Beside::Model),
+            Self::Decided { decision, .. } => {
+                (!decision.votes.is_empty()).then(|| Beside::Votes(decision.votes.clone()))
+            }
             _ => None,
         }
     }
@@ -629,6 +634,11 @@ impl RunEvent {
             Beside::Charged { cost: stored, day, board } => {
                 if let Self::Reserved { cost, charged, .. } = self {
                     (*cost, *charged) = (stored, Some((day, board)));
+                }
+            }
+            Beside::Votes(votes) => {
+                if let Self::Decided { decision, .. } = self {
+                    decision.votes = votes;
                 }
             }
         }

@@ -6,7 +6,8 @@
 //! - The state of a run: [`State`], [`Schema`], [`Reducer`], [`StateRules`]; differences of states ([`StateChange`]).
 //! - Journals: [`RunEvent`], with the [`Verdict`] of the guard, [`Refusal`], [`Failure`] and [`DeadLetter`]; [`Flow`] draws one.
 //! - Delegations: [`Order`], [`Chain`], [`Status`], [`Answer`].
-//! - People: [`Pending`], with [`Envelope`], [`Question`] and [`Interrupt`]; [`Response`], [`Decision`], [`Consent`].
+//! - People: [`Pending`], with [`Envelope`], [`Question`] and [`Interrupt`]; [`Response`], [`Decision`] and [`Votes`], [`Consent`] and
+//!   [`Deciders`], [`Groups`].
 //! - Effects outside: [`Effect`], [`Authority`], [`EffectClass`], [`Intent`], [`OnUnknown`].
 //! - Models and conversations: [`Message`], [`ToolCall`], [`AgentEvent`], [`Usage`], [`Cost`].
 //! - Names and ids: [`AgentName`], [`ConversationId`], [`RunId`], [`TurnId`], [`RequestId`], [`TraceId`].
@@ -52,8 +53,10 @@ mod wait;
 
 pub use agent_name::AgentName;
 pub(crate) use agent_name::MAX_AGENT_NAME;
-pub use approval::{Action, ActionKind, ApprovalId, Consent, Decision, Envelope, Terms};
-pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
+pub use approval::{
+    Action, ActionKind, ApprovalId, Consent, Deciders, Decision, Envelope, Escalation, Groups, Terms, Vote, Votes,
+};
+pub(crate) use approval::{Barred, EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
 pub use callboard_text::{NameError, visible, visible_lines};
 pub use causes::{OverLimit, Unacknowledged};

@@ -8,7 +8,8 @@ use crate::actors::{AgentSpec, ApprovalPolicy, DayLimits, IntoAgent, PolicyQuest
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, OnUnknown, PerRun, State, Task,
+    AgentName, Backoff, Complexity, Consent, Durability, Groups, Json, Limits, NameError, OnUnknown, PerRun, State,
+    Task,
 };
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
@@ -30,6 +31,7 @@ pub struct Builder {
     pub(super) workflows: Vec<(String, Workflow, Limits)>,
     pub(super) channels: Vec<Arc<dyn Channel>>,
     pub(super) policy: Option<ApprovalPolicy>,
+    pub(super) groups: Groups,
     pub(super) rules: StateRules,
     pub(super) settings: Settings,
     pub(super) observer: Option<Observer>,
@@ -137,6 +139,21 @@ impl Builder {
     /// Sets what needs approval; the default is [`PolicyQuestion::default_consent`](crate::actors::PolicyQuestion::default_consent).
     pub fn approval_policy(mut self, policy: impl Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync + 'static) -> Self {
         self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Sets who is in the groups that an approval policy names ([`Consent::AskOf`]), and whose the names of requesters are.
+    ///
+    /// ```
+    /// # use callboard::prelude::*;
+    /// use callboard::messages::{Deciders, Groups};
+    /// let two = Deciders { at_least: 2, excludes_requester: true, ..Deciders::of("ops") };
+    /// let builder = Callboard::builder()
+    ///     .groups(Groups::default().group("ops", ["ann", "bob", "cat"]).requester("laptop", "ann"))
+    ///     .approval_policy(move |_| Consent::AskOf { deciders: two.clone().into(), within: None });
+    /// ```
+    pub fn groups(mut self, groups: Groups) -> Self {
+        self.groups = groups;
         self
     }
 

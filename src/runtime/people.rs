@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::actors::{StreamMode, Subject};
 use crate::messages::{
     ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, Response, Resume, RunId, TurnId,
-    Unacknowledged, check_person,
+    Unacknowledged, Votes, check_person,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
@@ -118,7 +118,8 @@ impl PeopleHandle {
     }
 
     /// Responds to what a run waits for. `by` is who responds, as the caller authenticated them, in at most (128) characters. Of
-    /// several the first counts; it is stored when this returns.
+    /// several the first counts; it is stored when this returns. The answer to an approval returns its votes: several people may have to
+    /// approve ([`Envelope::deciders`]).
     ///
     /// # Errors
     /// See [`AnswerError`].
@@ -127,12 +128,15 @@ impl PeopleHandle {
         id: impl Into<PendingId>,
         response: impl Into<Response>,
         by: &str,
-    ) -> Result<(), AnswerError> {
+    ) -> Result<Option<Votes>, AnswerError> {
         let decider = &self.callboard.board.decider;
+        let none = |answered: Result<(), AnswerError>| answered.map(|()| None);
         let decided = match (id.into(), response.into()) {
-            (PendingId::Question(id), Response::Value(answer)) => return self.answer_question(id, answer, by).await,
-            (PendingId::Node(turn), Response::Resume(resume)) => return self.resume(turn, resume, by).await,
-            (PendingId::Attention(turn), Response::Restart) => return self.restart_turn(turn, by).await,
+            (PendingId::Question(id), Response::Value(answer)) => {
+                return none(self.answer_question(id, answer, by).await);
+            }
+            (PendingId::Node(turn), Response::Resume(resume)) => return none(self.resume(turn, resume, by).await),
+            (PendingId::Attention(turn), Response::Restart) => return none(self.restart_turn(turn, by).await),
             (PendingId::Approval(id), Response::Approve) => decider.approve(id, by).await,
             (PendingId::Approval(id), Response::ApproveForRun(time)) => decider.approve_for_run(id, by, time).await,
             (PendingId::Approval(id), Response::ApproveEdited(arguments)) => {
@@ -150,14 +154,14 @@ impl PeopleHandle {
                 | Response::Restart,
             ) => return Err(AnswerError::DoesNotFit { id }),
         };
-        decided.map(|_| ())
+        decided.map(Some)
     }
 
-    /// Answers an approval with [`Response::Approve`], and returns the decision.
+    /// Answers an approval with [`Response::Approve`], and returns the votes, with the decision unless more people have to approve.
     ///
     /// # Errors
     /// See [`AnswerError`].
-    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Decision, AnswerError> {
+    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
         self.callboard.board.decider.approve(id, by).await
     }
 
@@ -165,8 +169,16 @@ impl PeopleHandle {
     ///
     /// # Errors
     /// See [`AnswerError`].
-    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Decision, AnswerError> {
+    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Votes, AnswerError> {
         self.callboard.board.decider.deny(id, by, reason).await
+    }
+
+    /// Who has approved an approval so far, how many people are missing, and what was decided, as long as that is kept.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn votes(&self, id: ApprovalId) -> Result<Votes, StorageError> {
+        self.callboard.board.decider.votes(id).await
     }
 
     /// What was decided about an approval, if anything was and it is still kept: for the approval's time and 60 days.

@@ -43,7 +43,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, workflows, channels, policy, rules, settings, observer } = self;
+        let Self { storage, env, agents, workflows, channels, policy, groups, rules, settings, observer } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -69,7 +69,7 @@ impl Builder {
             day_limiter: Arc::clone(&day_limiter),
         };
         let scheduler = Scheduler::new(env.clone(), Arc::clone(&facts), context.clone(), config);
-        let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
+        let decider = Decider::new(env.clone(), (Arc::clone(&storage), durability), Arc::clone(&shards), groups);
         let router = Arc::new(Router::new(RouterParts {
             env: env.clone(),
             scheduler: Arc::clone(&scheduler),

@@ -75,7 +75,7 @@ async fn what_was_approved_is_what_is_executed() {
     assert_eq!((&envelope.action, envelope.agent.as_str()), (&write_file(), "writer"));
     assert_eq!(envelope.request.turn.run, run.id());
     assert_eq!(board.load().open_approvals, 1);
-    let decision = board.people().approve(envelope.id(), "ann").await.unwrap();
+    let decision = board.people().approve(envelope.id(), "ann").await.unwrap().decision.unwrap();
     assert_eq!((decision.approved, &*decision.by), (true, "ann"));
     let result = run.result().await.unwrap();
     assert_eq!(result.output, json!({ "executed": { "text": "fine", "n": [1, 2.5, null] }, "same": true }));
@@ -124,10 +124,11 @@ async fn the_first_of_a_thousand_decisions_wins() {
     let clicks = (0..1000).map(|n| {
         let people = board.people();
         tokio::spawn(async move {
-            match n % 2 {
+            let votes = match n % 2 {
                 0 => people.approve(id, &format!("person {n}")).await,
                 _ => people.deny(id, &format!("person {n}"), "no").await,
-            }
+            };
+            votes.map(|votes| votes.decision.unwrap())
         })
     });
     let clicks: Vec<Result<Decision, AnswerError>> =
@@ -223,7 +224,7 @@ async fn a_policy_decides_about_delegations_too() {
             .approval_policy(move |question| {
                 assert_eq!((question.kind, question.agent.as_str()), (ActionKind::Delegation, "lead"));
                 assert_eq!((&*question.action.target, &question.action.arguments), ("helper", &json!("help").into()));
-                consent
+                consent.clone()
             })
             .start()
             .await
@@ -237,7 +238,8 @@ async fn a_policy_decides_about_delegations_too() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_may_decide_by_itself() {
     for (consent, expected) in [(Consent::Auto, true), (Consent::Deny, false)] {
-        let board = asking(World::new().board()).approval_policy(move |_| consent).start().await.unwrap();
+        let policy = consent.clone();
+        let board = asking(World::new().board()).approval_policy(move |_| policy.clone()).start().await.unwrap();
         let run = submit(&board, "writer").await;
         let output = run.result().await.unwrap().output;
         assert_eq!(output.value().get("executed").is_some(), expected, "{consent:?} {output}");
@@ -484,7 +486,7 @@ async fn new_questions_have_a_version_and_the_kind_of_their_action() {
         let asked = open(&board, 1).await.remove(0);
         assert_eq!((asked.version, asked.kind), (Envelope::VERSION, kind));
         let canonical: serde_json::Value = serde_json::from_slice(&asked.canonical()).unwrap();
-        assert_eq!((&canonical["version"], &canonical["kind"]), (&json!(1), &json!(name)));
+        assert_eq!((&canonical["version"], &canonical["kind"]), (&json!(2), &json!(name)));
         board.shutdown().await;
     }
 }
@@ -504,7 +506,7 @@ async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_res
     let id = open(&first, 1).await[0].id();
     first.shutdown().await;
     // The board is gone, its decider is not: it stores the decision, and nobody is there to take it.
-    let decision = first.people().approve(id, "ann").await.unwrap();
+    let decision = first.people().approve(id, "ann").await.unwrap().decision.unwrap();
 
     let second = start().await.unwrap();
     let result = second.run(run).result().await.unwrap();

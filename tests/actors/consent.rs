@@ -32,7 +32,9 @@ fn handing_off(builder: Builder, consent: Consent) -> Builder {
     builder
         .agent("lead", |_: Turn| async { Ok(Command::output("plan").with("note", "mine").goto("writer")) })
         .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
-        .approval_policy(move |question| if &*question.action.action == "handoff" { consent } else { Consent::Auto })
+        .approval_policy(
+            move |question| if &*question.action.action == "handoff" { consent.clone() } else { Consent::Auto },
+        )
 }
 
 async fn parked(run: &RunHandle) -> Envelope {
@@ -99,7 +101,7 @@ async fn of_decisions_that_meet_in_the_store_the_first_wins() {
     let (id, people) = (people::approvals(&board).await[0].id(), board.people());
     let (denied, approved, late) =
         tokio::join!(people.deny(id, "bob", "no"), people.approve(id, "ann"), people.deny(id, "cat", "never"));
-    let first = denied.unwrap();
+    let first = denied.unwrap().decision.unwrap();
     assert_eq!(approved, Err(AnswerError::AlreadyDecided { decision: first.clone() }));
     assert_eq!(late, Err(AnswerError::AlreadyDecided { decision: first }));
     assert_eq!(run.result().await.unwrap().output, json!("denied: write_file REVIEW.md was denied by bob: no"));

@@ -9,7 +9,7 @@ async fn result_under(consent: Consent) -> callboard::messages::RunResult {
             let approved = turn.people().approve(Action::new("write_file", "a.txt", "text")).await?;
             Ok(Command::output(approved.arguments))
         })
-        .approval_policy(move |_| consent)
+        .approval_policy(move |_| consent.clone())
         .start()
         .await
         .unwrap();

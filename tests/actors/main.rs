@@ -22,6 +22,7 @@ mod late_waits;
 mod limits;
 mod outside_effects;
 mod pending;
+mod quorum;
 mod routing;
 mod state;
 mod taint;

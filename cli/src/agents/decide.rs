@@ -111,13 +111,21 @@ pub(crate) async fn settle(board: &Callboard, asked: &Pending, root: &Path) -> R
 /// Answers; what is still open after this is asked again.
 async fn respond(board: &Callboard, id: PendingId, response: Response) -> Result<bool, Failure> {
     match board.people().answer(id, response, &person::name()).await {
-        Ok(()) => Ok(true),
+        Ok(votes) => {
+            if let Some(votes) = votes.filter(|votes| votes.missing > 0) {
+                note(&format!("approved; it needs {} more", votes.missing));
+            }
+            Ok(true)
+        }
         // Another person was first, it expired while the prompt was open, or it takes other answers.
         Err(
             error @ (AnswerError::AlreadyDecided { .. }
             | AnswerError::Answered(_)
             | AnswerError::NotOpen(_)
             | AnswerError::Expired { .. }
+            | AnswerError::NotInGroup { .. }
+            | AnswerError::OfRequester { .. }
+            | AnswerError::HasApproved { .. }
             | AnswerError::NotAnOutcome(_)),
         ) => {
             note_words(&error.to_string());

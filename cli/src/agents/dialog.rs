@@ -305,6 +305,10 @@ mod tests {
                 json!({ "path": "src/\u{202e}lib.rs", "content": "x" }),
             ),
             policy: Envelope::ASK.into(),
+            deciders: callboard::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
         }

@@ -307,13 +307,18 @@ fn operation(route: &Route) -> Option<Operation> {
                 body(&properties.into(), &[&["response"], required].concat())
             };
             let responses = json!({ "oneOf": [
-                response("approve", &json!({}), &[]),
+                response("approve", &json!({ "for_run": { "type": "boolean" } }), &[]),
+                response("edit", &json!({ "arguments": any() }), &["arguments"]),
                 response("deny", &json!({ "reason": text() }), &[]),
                 response("answer", &json!({ "value": any() }), &["value"]),
                 response("resume", &json!({ "input": any() }), &[]),
                 response("restart", &json!({}), &[]),
             ]});
-            let answered = object(&json!({ "id": text(), "by": text() }), &["id", "by"]);
+            let answered = json!({
+                "id": text(), "by": text(), "decided": { "type": "boolean" }, "missing": { "type": "integer" },
+                "approved_by": list(json!({ "type": "object" })),
+            });
+            let answered = object(&answered, &["id", "by"]);
             Operation::of("Responds to what waits for people", answered).body(responses)
         }
         ("POST", "/v1/knowledge/{namespace}/query") => {
@@ -431,7 +436,7 @@ fn schemas() -> Value {
         }), &["id", "kind", "what", "otherwise", "actions"]),
         "Pending": object(&json!({
             "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
-            "expires_at": or_null,
+            "expires_at": or_null, "missing": { "type": "integer" }, "approved_by": list(json!({ "type": "object" })),
         }), &["id", "kind", "request_id", "expires_at"]),
         "Problem": object(&json!({
             "type": text, "title": text, "status": { "type": "integer" }, "code": { "enum": codes }, "detail": text,

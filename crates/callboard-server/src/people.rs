@@ -1,6 +1,7 @@
 //! What waits for a person, and what a person responds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -19,16 +20,38 @@ use crate::tokens::Caller;
 
 /// Answers with all that waits for a person.
 pub(crate) async fn list(State(context): Shared) -> Json<Value> {
-    let pending = context.board.people().pending().await;
-    Json(json!({ "pending": pending.iter().map(shown).collect::<Vec<_>>() }))
+    let people = context.board.people();
+    let mut shapes = Vec::new();
+    for pending in people.pending().await {
+        let mut shape = shown(&pending);
+        if let Pending::Approval(envelope) = &pending
+            && let Ok(votes) = people.votes(envelope.id()).await
+        {
+            add(&mut shape, shapes::votes(&votes));
+        }
+        shapes.push(shape);
+    }
+    Json(json!({ "pending": shapes }))
+}
+
+/// Adds the keys of an object to those of another.
+fn add(shape: &mut Value, more: Value) {
+    if let (Value::Object(shape), Value::Object(more)) = (shape, more) {
+        shape.extend(more);
+    }
 }
 
 /// What a person responds: the kind, and what belongs to it.
 #[derive(Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Decided {
-    /// Consents to an action once.
-    Approve {},
+    /// Consents to an action: once, or also when the same is asked again in this run, until the question would have expired.
+    Approve {
+        #[serde(default)]
+        for_run: bool,
+    },
+    /// Consents to an action with these arguments in place of those that were asked about.
+    Edit { arguments: Value },
     /// Denies an action.
     Deny {
         #[serde(default)]
@@ -67,7 +90,6 @@ pub(crate) async fn answer(
     };
     let mut answer = respond(&context, &caller, id, decided).await?;
     answer["id"] = json!(id);
-    answer["by"] = json!(caller.by());
     Ok(Json(answer))
 }
 
@@ -79,21 +101,45 @@ pub(crate) async fn respond(
     decided: Decided,
 ) -> Result<Value, Problem> {
     let response = match decided {
-        Decided::Approve {} => Response::Approve,
+        Decided::Approve { for_run: false } => Response::Approve,
+        Decided::Approve { for_run: true } => Response::ApproveForRun(Duration::MAX),
+        Decided::Edit { arguments } => Response::ApproveEdited(arguments.into()),
         Decided::Deny { reason } => Response::Deny { reason },
         Decided::Answer { value } => Response::Value(value.into()),
         Decided::Resume { input } => Response::Resume(Resume { input: input.map(Into::into), ..Resume::default() }),
         Decided::Restart {} => Response::Restart,
     };
-    let by = Arc::clone(caller.by());
+    let decider = self::decider(context, caller)?;
+    let by = Arc::clone(&decider);
     // In a task of its own: a client that leaves ends the handler, and a decision that is stored also has to reach its run.
     let board = context.board.clone();
     let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await });
     match answered.await.map_err(|error| Problem::internal(&error))? {
-        Ok(()) => Ok(json!({})),
+        Ok(votes) => {
+            let mut answer = json!({ "by": decider });
+            if let Some(votes) = votes {
+                answer["decided"] = votes.decision.is_some().into();
+                add(&mut answer, shapes::votes(&votes));
+            }
+            Ok(answer)
+        }
         Err(AnswerError::NotOpen(PendingId::Question(question))) => Err(not_open(context, question).await),
         Err(error) => Err(error.into()),
     }
+}
+
+/// In whose name a caller decides: their person, or the token itself.
+///
+/// # Errors
+/// It is a token that nobody has, with the name of a person: it could pass for them where people are counted.
+pub(crate) fn decider(context: &Context, caller: &Caller) -> Result<Arc<str>, Problem> {
+    // This user's own connection has no token; its person is that of the token `owner`.
+    let person = caller.person.as_ref().or_else(|| context.people.get(&*caller.name));
+    if person.is_none() && context.people.values().any(|person| **person == *caller.name) {
+        let detail = format!("the token {} has the name of a person who does not have it", visible(&caller.name));
+        return Err(Problem::new(ProblemCode::DecisionsRefused, detail));
+    }
+    Ok(Arc::clone(person.unwrap_or(&caller.name)))
 }
 
 /// The problem with a question that is not open: it was answered before, or there was none.

@@ -287,9 +287,11 @@ impl From<AnswerError> for Problem {
     fn from(error: AnswerError) -> Self {
         let code = match &error {
             AnswerError::NotOpen(_) => ProblemCode::NotFound,
-            AnswerError::AlreadyDecided { .. } | AnswerError::Answered(_) | AnswerError::Expired { .. } => {
-                ProblemCode::Conflict
-            }
+            AnswerError::AlreadyDecided { .. }
+            | AnswerError::Answered(_)
+            | AnswerError::Expired { .. }
+            | AnswerError::HasApproved { .. } => ProblemCode::Conflict,
+            AnswerError::NotInGroup { .. } | AnswerError::OfRequester { .. } => ProblemCode::DecisionsRefused,
             AnswerError::Storage(error) => return Self::of_store(error),
             AnswerError::Unacknowledged(_) => ProblemCode::Unavailable,
             AnswerError::Panicked(_) => return Self::internal(&error),

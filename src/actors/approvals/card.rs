@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use callboard_text::exact;
 use serde_json::Value;
 
-use crate::messages::{Envelope, Json};
+use crate::messages::{Deciders, Envelope, Json};
 
 /// The longest text of a card's arguments, in characters; a card states what was cut.
 const MAX_SHOWN: usize = 2_000;
@@ -28,7 +28,7 @@ pub(super) const BAR: &str = "  │ ";
 /// beginning and the end are shown; what is cut is counted, and [`Card::whole`] has it.
 ///
 /// ```
-/// # use callboard::messages::{Action, ActionKind, AgentName, Envelope, RequestId, Timestamp, TurnId};
+/// # use callboard::messages::{Action, ActionKind, AgentName, Deciders, Envelope, RequestId, Timestamp, TurnId};
 /// use callboard::actors::approvals::Card;
 /// # let turn = TurnId { run: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), number: 1 };
 /// # let action = Action::new("FileWrite", "a.txt", serde_json::json!({ "path": "a.txt", "content": "one\ntwo" }));
@@ -36,6 +36,7 @@ pub(super) const BAR: &str = "  │ ";
 /// #     version: Envelope::VERSION, kind: ActionKind::Requested, remind_at: None,
 /// #     request: RequestId { turn, ordinal: 0 }, agent: AgentName::new("coder").unwrap(), action,
 /// #     policy: "ask".into(), nonce: 7, expires_at: Timestamp::from_millis(0),
+/// #     deciders: Deciders::default(), requester: None, escalates_at: None, edited_by: None,
 /// # };
 /// let card = Card::of(&envelope).brief();
 /// assert!(card.contains("agent     coder\naction    FileWrite\ntarget    a.txt\n"));
@@ -90,7 +91,27 @@ fn head(envelope: &Envelope) -> String {
     let [agent, kind, target] = [envelope.agent.as_str(), &action.action, &action.target].map(field);
     let expires = envelope.expires_at;
     let code = Card::of(envelope).code().map_or_else(String::new, |code| format!("code      {code}\n"));
-    format!("{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{code}")
+    let deciders = deciders(envelope);
+    format!(
+        "{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{deciders}{code}"
+    )
+}
+
+/// The lines about who decides, unless any one person does.
+fn deciders(envelope: &Envelope) -> String {
+    let Envelope { deciders, requester, escalates_at, edited_by, .. } = envelope;
+    let mut lines = String::new();
+    if *deciders != Deciders::default() {
+        let requester = requester.as_ref().filter(|_| deciders.excludes_requester);
+        let requester = requester.map_or_else(String::new, |requester| format!(" ({requester})"));
+        let escalation = deciders.escalation.as_ref().zip(escalates_at.as_ref());
+        let escalation = escalation.map_or_else(String::new, |(to, at)| format!("; from {at} on also of {}", to.group));
+        let _ = writeln!(lines, "deciders  {}", field(&format!("{deciders}{requester}{escalation}")));
+    }
+    if let Some(edited) = edited_by {
+        let _ = writeln!(lines, "edited    {}", field(&format!("by {}, who approves this", edited.by)));
+    }
+    lines
 }
 
 /// A text in the head of a card. A leading blank is made visible, because it would look like the separator after the field's
@@ -192,7 +213,9 @@ mod tests {
     use unicode_width::UnicodeWidthChar as _;
 
     use crate::actors::approvals::Rows;
-    use crate::messages::{Action, ActionKind, AgentName, RequestId, Timestamp, TurnId};
+    use std::time::Duration;
+
+    use crate::messages::{Action, ActionKind, AgentName, Escalation, RequestId, Timestamp, TurnId, Vote};
 
     use super::*;
 
@@ -206,6 +229,10 @@ mod tests {
             agent: AgentName::new("coder").expect("a name"),
             action: Action::new("FileWrite", "build.sh", arguments),
             policy: "ask".into(),
+            deciders: crate::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
         }
@@ -276,6 +303,23 @@ mod tests {
         }
         assert!(shown.ends_with("  │     │ français « là » 你好，世界\n  │ }\n"), "{shown}");
         assert_eq!(arguments(&json!("a ").into()), "a\\u{20}");
+    }
+
+    #[test]
+    fn a_card_says_who_decides_and_who_has_changed_it() {
+        let mut envelope = envelope(json!("x"));
+        assert!(!Card::of(&envelope).brief().contains("deciders"));
+        let escalation = Escalation { after: Duration::from_secs(1), group: "leads".into() };
+        envelope.deciders =
+            Deciders { at_least: 2, excludes_requester: true, escalation: Some(escalation), ..Deciders::of("o\nps") };
+        let at = Timestamp::from_millis(1_000);
+        (envelope.requester, envelope.escalates_at) = (Some("laptop".into()), Some(at));
+        envelope.edited_by = Some(Vote { by: "ann".into(), at, until: None });
+        let shown = Card::of(&envelope).brief();
+        let deciders = format!("deciders  2 of o\\u{{a}}ps, not the requester (laptop); from {at} on also of leads");
+        for line in [&*deciders, "edited    by ann, who approves this"] {
+            assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
+        }
     }
 
     #[test]

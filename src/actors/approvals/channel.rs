@@ -37,6 +37,13 @@ pub trait Channel: Send + Sync + 'static {
     fn remind(&self, envelope: &Envelope, decider: &Decider) {
         let _ = (envelope, decider);
     }
+
+    /// A question that was shown is still open, and the people of another group may decide it from now on as well
+    /// ([`Envelope::escalates_at`](crate::messages::Envelope::escalates_at)). It is called once, as [`Channel::remind`] is. By default nothing
+    /// happens.
+    fn escalated(&self, envelope: &Envelope, decider: &Decider) {
+        let _ = (envelope, decider);
+    }
 }
 
 /// A channel, and the questions that its people may still see. It outlives the channel's actor, so that every shown question is
@@ -81,6 +88,8 @@ pub(crate) enum ChannelMsg {
     Ask { id: ApprovalId, envelope: Box<Envelope>, again: bool },
     /// Remind people of a question.
     Remind(Box<Envelope>),
+    /// Another group may decide a question as well.
+    Escalated(Box<Envelope>),
     /// A question is no longer open.
     Settled(ApprovalId, Option<Decision>),
     /// Messages may have been lost: compare what is shown with what is open.
@@ -121,7 +130,13 @@ impl Actor for ChannelActor {
         match message {
             ChannelMsg::Started => showing.view.channel.started(&showing.decider),
             ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again).await?,
-            ChannelMsg::Remind(envelope) => showing.remind(&envelope),
+            ChannelMsg::Remind(envelope) if showing.shows(&envelope) => {
+                showing.view.channel.remind(&envelope, &showing.decider);
+            }
+            ChannelMsg::Escalated(envelope) if showing.shows(&envelope) => {
+                showing.view.channel.escalated(&envelope, &showing.decider);
+            }
+            ChannelMsg::Remind(_) | ChannelMsg::Escalated(_) => {}
             ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),
             ChannelMsg::Review => showing.review().await?,
         }
@@ -150,10 +165,8 @@ impl ChannelActorState {
         Ok(())
     }
 
-    fn remind(&self, envelope: &Envelope) {
-        if self.view.shown.lock().contains_key(&envelope.id()) {
-            self.view.channel.remind(envelope, &self.decider);
-        }
+    fn shows(&self, envelope: &Envelope) -> bool {
+        self.view.shown.lock().contains_key(&envelope.id())
     }
 
     fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>) {

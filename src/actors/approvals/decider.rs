@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
-use crate::messages::{ApprovalId, Decision, Durability, EXPIRY, Envelope, Json, Terms, check_person, check_reason};
+use crate::messages::{
+    ApprovalId, Decision, Durability, EXPIRY, Envelope, Groups, Json, Terms, Votes, check_person, check_reason,
+};
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::rules::errors::AnswerError;
 
@@ -20,8 +22,13 @@ pub struct Decider {
 }
 
 impl Decider {
-    pub(crate) fn new(env: Env, storage: Arc<dyn Storage>, durability: Durability, shards: Arc<ShardQueues>) -> Self {
-        Self { queue: Arc::new(ApprovalQueue::new(env, storage, durability, shards)) }
+    pub(crate) fn new(
+        env: Env,
+        storage: (Arc<dyn Storage>, Durability),
+        shards: Arc<ShardQueues>,
+        groups: Groups,
+    ) -> Self {
+        Self { queue: Arc::new(ApprovalQueue::new(env, storage, shards, groups)) }
     }
 
     /// The open questions, oldest expiry first. What has expired is not among them.
@@ -71,29 +78,41 @@ impl Decider {
         self.queue.stored(id).await
     }
 
-    /// Approves. `by` is who decided, as the caller authenticated them, in at most (128) characters.
+    /// Who has approved so far, how many people are missing, and what was decided.
     ///
     /// # Errors
-    /// Somebody was first, the question is not open or has expired, a text is too long, or the decision could not be stored.
-    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Decision, AnswerError> {
+    /// The store cannot be read.
+    pub async fn votes(&self, id: ApprovalId) -> Result<Votes, StorageError> {
+        self.queue.votes(id).await
+    }
+
+    /// Approves. `by` is the person who does, as the caller authenticated them, in at most (128) characters. Where several people have to
+    /// approve ([`Envelope::deciders`]), it is one vote: the action is approved with the last of them.
+    ///
+    /// # Errors
+    /// Somebody was first, the person may not decide or has approved before, the question is not open or has expired, a text is too
+    /// long, or it could not be stored.
+    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
         self.decide(id, true, by, "").await
     }
 
-    /// Approves, and that the same agent may do exactly the same again in its run, for this long. Other arguments are asked
-    /// about again.
+    /// Approves, and that the same agent may do exactly the same again in its run, for this long and at most until the question
+    /// expires. Other arguments are asked about again. Where several people have to approve, it holds for the run if all of them say so.
     ///
     /// # Errors
     /// As [`Decider::approve`]; and [`AnswerError::NotForRun`].
-    pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Decision, AnswerError> {
+    pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Votes, AnswerError> {
         if self.queue.envelope(id).is_some_and(|envelope| &*envelope.policy != Envelope::ASK || envelope.is_handoff()) {
             return Err(AnswerError::NotForRun { id });
         }
         let until = self.queue.env.now().wall + time;
+        let until = self.queue.expiry(id).map_or(until, |expires_at| until.min(expires_at));
         self.decide_on(id, true, by, "", Terms::Run { until }).await
     }
 
     /// Denies what is asked, and approves the same with other arguments. That is a question of its own, which is journaled
-    /// and answered at once: what is done is what was approved here.
+    /// and answered at once: what is done is what was approved here. Where several people have to approve, it replaces this question
+    /// and its votes, everybody is asked, and this is its first vote.
     ///
     /// # Errors
     /// As [`Decider::approve`]; and [`AnswerError::NotEditable`].
@@ -102,7 +121,7 @@ impl Decider {
         id: ApprovalId,
         by: &str,
         arguments: impl Into<Json>,
-    ) -> Result<Decision, AnswerError> {
+    ) -> Result<Votes, AnswerError> {
         let arguments = arguments.into();
         let cannot = |envelope: Envelope| envelope.is_handoff() || envelope.action.edited(arguments.clone()).is_none();
         if arguments.is_too_deep() || self.queue.envelope(id).is_some_and(cannot) {
@@ -115,11 +134,11 @@ impl Decider {
     ///
     /// # Errors
     /// As [`Decider::approve`].
-    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Decision, AnswerError> {
+    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Votes, AnswerError> {
         self.decide(id, false, by, reason).await
     }
 
-    async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, AnswerError> {
+    async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Votes, AnswerError> {
         self.decide_on(id, approved, by, reason, Terms::Once).await
     }
 
@@ -130,14 +149,14 @@ impl Decider {
         by: &str,
         reason: &str,
         terms: Terms,
-    ) -> Result<Decision, AnswerError> {
+    ) -> Result<Votes, AnswerError> {
         check_person(by)?;
         check_reason(reason)?;
         let at = self.queue.env.now().wall;
         if let Some(expired) = self.queue.expiry(id).filter(|expires_at| *expires_at <= at) {
             return Err(AnswerError::Expired { id: id.into(), at: expired });
         }
-        let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms };
+        let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms, votes: Vec::new() };
         let decided = self.bring(id, decision).await;
         if let Err(AnswerError::Storage(_)) = decided {
             self.queue.ask_again(id);
@@ -146,22 +165,23 @@ impl Decider {
     }
 
     /// Sends a decision to the queue; if several arrive, the first counts.
-    async fn bring(&self, id: ApprovalId, decision: Decision) -> Result<Decision, AnswerError> {
+    async fn bring(&self, id: ApprovalId, decision: Decision) -> Result<Votes, AnswerError> {
         let unavailable = |detail| StorageError::Unavailable { detail };
         let times = self.queue.env.message_point("decision.dispatch", &decision.by).await.map_err(unavailable)?;
         let mut decided = None;
         for _ in 0..times {
-            let again = self.queue.decide(id, decision.clone()).await;
+            let again = self.queue.decide(id, Some(decision.clone())).await;
             decided.get_or_insert(again);
         }
         decided.unwrap_or_else(|| Err(unavailable("the decision was lost".to_owned()).into()))
     }
 
     /// Denies an expired question.
-    pub(super) async fn expire(&self, id: ApprovalId) -> Result<Decision, AnswerError> {
+    pub(super) async fn expire(&self, id: ApprovalId) -> Result<Votes, AnswerError> {
         let at = self.queue.env.now().wall;
-        let silence = Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at, terms: Terms::Once };
-        self.queue.decide(id, silence).await
+        let (by, reason, votes) = (EXPIRY.into(), "".into(), Vec::new());
+        let silence = Decision { approved: false, by, reason, at, terms: Terms::Once, votes };
+        self.queue.decide(id, Some(silence)).await
     }
 
     /// A run asks for a decision; asking again changes nothing.

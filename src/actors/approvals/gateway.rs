@@ -7,7 +7,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::actors::delayed_message::DelayedMessage;
-use crate::messages::ApprovalId;
+use crate::messages::{ApprovalId, Envelope};
 use crate::supervision::actor_point;
 use crate::supervision::runs::rules::errors::AnswerError;
 
@@ -24,9 +24,9 @@ pub(crate) struct GatewayActor;
 pub(crate) struct GatewayState {
     decider: Decider,
     views: Arc<[Arc<ChannelView>]>,
-    /// The delayed messages of each open question: its expiry and its reminder. A restarted actor finds the open questions in the
-    /// queue and sends its own.
-    scheduled: BTreeMap<ApprovalId, [Option<DelayedMessage>; 2]>,
+    /// The delayed messages of each open question: its expiry, its reminder and its escalation. A restarted actor finds the open
+    /// questions in the queue and sends its own.
+    scheduled: BTreeMap<ApprovalId, [Option<DelayedMessage>; 3]>,
 }
 
 impl Actor for GatewayActor {
@@ -62,12 +62,8 @@ impl Actor for GatewayActor {
                 state.scheduled.remove(&id);
                 state.views.iter().for_each(|view| view.send(ChannelMsg::Settled(id, decision.clone())));
             }
-            GatewayMsg::Remind(id) => {
-                if let Some(envelope) = state.decider.queue.envelope(id) {
-                    let remind = || ChannelMsg::Remind(Box::new(envelope.clone()));
-                    state.views.iter().for_each(|view| view.send(remind()));
-                }
-            }
+            GatewayMsg::Remind(id) => state.about_open(id, ChannelMsg::Remind),
+            GatewayMsg::Escalate(id) => state.about_open(id, ChannelMsg::Escalated),
             GatewayMsg::Expired(id) => {
                 let decider = state.decider.clone();
                 tokio::spawn(async move {
@@ -96,7 +92,9 @@ impl GatewayState {
         // People who are asked after the reminder's time are not reminded as well.
         let reminder = envelope.remind_at.filter(|at| *at > now);
         let reminder = reminder.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Remind(id)));
-        self.scheduled.insert(id, [Some(expiry), reminder]);
+        let escalation = envelope.escalates_at.filter(|at| *at > now);
+        let escalation = escalation.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Escalate(id)));
+        self.scheduled.insert(id, [Some(expiry), reminder, escalation]);
         // An expired question is not shown.
         if envelope.expires_at > now {
             for view in &*self.views {
@@ -105,11 +103,17 @@ impl GatewayState {
         }
         let queue = Arc::clone(queue);
         tokio::spawn(async move {
-            match queue.stored(id).await {
-                Ok(Some(decision)) => queue.deliver(id, decision),
-                Ok(None) => {}
-                Err(error) => tracing::error!(%id, %error, "a stored approval cannot be read"),
+            // What was stored before is delivered. Any other error means that the question is no longer open.
+            if let Err(AnswerError::Storage(error)) = queue.decide(id, None).await {
+                tracing::error!(%id, %error, "a stored approval cannot be read");
             }
         });
+    }
+
+    /// Sends a message about a question to all channels, if it is still open.
+    fn about_open(&self, id: ApprovalId, message: impl Fn(Box<Envelope>) -> ChannelMsg) {
+        if let Some(envelope) = self.decider.queue.envelope(id) {
+            self.views.iter().for_each(|view| view.send(message(Box::new(envelope.clone()))));
+        }
     }
 }

@@ -13,4 +13,6 @@ pub(crate) enum GatewayMsg {
     Expired(ApprovalId),
     /// People are to be reminded of a question that is still open.
     Remind(ApprovalId),
+    /// Another group may decide a question that is still open.
+    Escalate(ApprovalId),
 }

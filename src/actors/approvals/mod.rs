@@ -27,3 +27,5 @@ pub use terminal::TerminalChannel;
 
 #[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod votes_reference;

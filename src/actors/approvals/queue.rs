@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ractor::ActorRef;
 use serde::{Deserialize, Serialize};
@@ -11,9 +10,9 @@ use tokio::sync::Notify;
 
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
-use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
-use crate::storage::codec::{self, Stored};
-use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::messages::{ApprovalId, Barred, Decision, Durability, Envelope, Groups, Timestamp, Vote, Votes};
+use crate::storage::codec::{self, CodecError, Payload, Stored};
+use crate::storage::{Expected, Key, Put, Revision, Storage, StorageError};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::rules::errors::AnswerError;
 use crate::supervision::{Mailbox, answer_of};
@@ -28,6 +27,7 @@ pub(super) struct ApprovalQueue {
     storage: Arc<dyn Storage>,
     durability: Durability,
     shards: Arc<ShardQueues>,
+    groups: Groups,
     open: Mailbox<GatewayMsg, BTreeMap<ApprovalId, Question>>,
     /// Notified when a question is asked.
     pub(super) opened: Notify,
@@ -42,25 +42,47 @@ struct Question {
     asks_again: bool,
 }
 
-/// The stored decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The stored votes and the decision that followed from them: one record, so that the last vote and the decision are stored
+/// together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct StoredDecision {
-    decision: Decision,
+    /// Who has approved, where several people have to.
+    votes: Vec<Vote>,
+    decision: Option<Decision>,
 }
 
 impl Stored for StoredDecision {
     const SCHEMA: u16 = 3;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "approval-decision";
+
+    fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
+        let of = |decision| Self { votes: Vec::new(), decision: Some(decision) };
+        (version == 1).then(|| payload.read().map(of))
+    }
+}
+
+impl StoredDecision {
+    /// The decision, with the votes that are stored beside it.
+    fn decision(self) -> Option<Decision> {
+        let Self { votes, decision } = self;
+        decision.map(|decision| Decision { votes, ..decision })
+    }
 }
 
 impl ApprovalQueue {
-    pub(super) fn new(env: Env, storage: Arc<dyn Storage>, durability: Durability, shards: Arc<ShardQueues>) -> Self {
+    pub(super) fn new(
+        env: Env,
+        (storage, durability): (Arc<dyn Storage>, Durability),
+        shards: Arc<ShardQueues>,
+        groups: Groups,
+    ) -> Self {
         Self {
             env,
             storage,
             durability,
             shards,
+            groups,
             open: Mailbox::default(),
             opened: Notify::new(),
             closed: Notify::new(),
@@ -118,37 +140,69 @@ impl ApprovalQueue {
         }
     }
 
-    /// Stores the decision if it is the first, and sends it to its run.
-    pub(super) async fn decide(&self, id: ApprovalId, decision: Decision) -> Result<Decision, AnswerError> {
-        if !self.is_open(id) {
-            let decided = self.stored(id).await?;
-            return Err(
-                decided.map_or(AnswerError::NotOpen(id.into()), |decision| AnswerError::AlreadyDecided { decision })
-            );
-        }
-        let left = self.expiry(id).map_or(Duration::ZERO, |expires_at| expires_at.since(decision.at));
-        let put = Put {
-            key: key(id),
-            value: codec::encode_shared(&StoredDecision { decision: decision.clone() }),
-            expected: Expected::Absent,
-            ttl_secs: Some(left.as_secs().saturating_add(KEEP_SECS)),
-            durability: self.durability,
-        };
-        match answer_of(self.storage.put_if_revision(put)).await {
-            Ok(_) => {
-                self.deliver(id, decision.clone());
-                Ok(decision)
-            }
-            Err(error @ StorageError::WrongRevision { .. }) => match self.stored(id).await? {
-                Some(decision) => {
+    /// Stores what somebody decides - a vote, or the decision if none was stored - and sends a decision to its run. `None` stores the
+    /// decision that follows from the votes that there are.
+    pub(super) async fn decide(&self, id: ApprovalId, decision: Option<Decision>) -> Result<Votes, AnswerError> {
+        // One person's decision is written without reading first: that it is the only one is checked by the write.
+        let reads = self.envelope(id).is_some_and(|envelope| decision.is_none() || envelope.deciders.at_least > 1);
+        let mut stored = if reads { self.read(id).await? } else { None };
+        loop {
+            let Some(envelope) = self.envelope(id) else {
+                let decided = self.stored(id).await?;
+                return Err(decided
+                    .map_or(AnswerError::NotOpen(id.into()), |decision| AnswerError::AlreadyDecided { decision }));
+            };
+            let (revision, votes) = match stored {
+                Some((_, stored)) if stored.decision.is_some() => {
+                    let decision = stored.decision().unwrap_or_else(|| unreachable!("it was there"));
                     // The caller that stored it may not have learned that it did.
                     self.deliver(id, decision.clone());
-                    Err(AnswerError::AlreadyDecided { decision })
+                    return Err(AnswerError::AlreadyDecided { decision });
                 }
-                None => Err(error.into()),
-            },
-            Err(error) => Err(error.into()),
+                Some((revision, stored)) => (Some(revision), stored.votes),
+                None => (None, Vec::new()),
+            };
+            let votes = match &decision {
+                Some(decision) => {
+                    let by = Arc::clone(&decision.by);
+                    let counted = envelope.vote(&votes, decision.clone(), &self.groups);
+                    counted.map_err(|barred| refusal(id, by, barred))?
+                }
+                None => envelope.enough(envelope.votes(&votes, &self.groups), &"".into()),
+            };
+            if decision.is_none() && votes.decision.is_none() {
+                return Ok(votes);
+            }
+            match self.store(&envelope, revision, &votes).await {
+                Ok(()) => {
+                    if let Some(decision) = &votes.decision {
+                        self.deliver(id, decision.clone());
+                    }
+                    return Ok(votes);
+                }
+                // Somebody else was first: their vote counts, and then this one.
+                Err(error @ StorageError::WrongRevision { .. }) => {
+                    stored = self.read(id).await?;
+                    if stored.as_ref().map(|(revision, _)| *revision) == revision {
+                        return Err(error.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+    }
+
+    async fn store(&self, envelope: &Envelope, over: Option<Revision>, votes: &Votes) -> Result<(), StorageError> {
+        let (id, now) = (envelope.id(), self.env.now().wall);
+        let stored = StoredDecision { votes: votes.approved.clone(), decision: votes.decision.clone() };
+        let put = Put {
+            key: key(id),
+            value: codec::encode_shared(&stored),
+            expected: over.map_or(Expected::Absent, Expected::Revision),
+            ttl_secs: Some(envelope.expires_at.since(now).as_secs().saturating_add(KEEP_SECS)),
+            durability: self.durability,
+        };
+        answer_of(self.storage.put_if_revision(put)).await.map(drop)
     }
 
     /// Sends a stored decision to its run, once.
@@ -162,16 +216,38 @@ impl ApprovalQueue {
     }
 
     pub(super) async fn stored(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
+        Ok(self.read(id).await?.and_then(|(_, stored)| stored.decision()))
+    }
+
+    /// The votes about an approval and its decision, as far as they are kept.
+    pub(super) async fn votes(&self, id: ApprovalId) -> Result<Votes, StorageError> {
+        let (_, stored) = self.read(id).await?.unwrap_or_default();
+        let approved = stored.votes.clone();
+        Ok(match (stored.decision(), self.envelope(id)) {
+            (None, Some(envelope)) => envelope.votes(&approved, &self.groups),
+            (decision, _) => Votes { approved, missing: 0, decision },
+        })
+    }
+
+    async fn read(&self, id: ApprovalId) -> Result<Option<(Revision, StoredDecision)>, StorageError> {
         let Some(entry) = answer_of(self.storage.get(&key(id))).await? else { return Ok(None) };
-        let stored: StoredDecision = codec::decode(&entry.value)
+        let stored = codec::decode(&entry.value)
             .map_err(|error| StorageError::Corrupt { key: key(id), detail: error.to_string() })?;
-        Ok(Some(stored.decision))
+        Ok(Some((entry.revision, stored)))
     }
 
     /// Wakes the gateway's actor. An actor that is down finds all open questions when it restarts, and has channels close the
     /// others.
     fn wake(&self, message: GatewayMsg) {
         self.open.wake(message);
+    }
+}
+
+fn refusal(id: ApprovalId, by: Arc<str>, barred: Barred) -> AnswerError {
+    match barred {
+        Barred::NotInGroup(group) => AnswerError::NotInGroup { id, by, group },
+        Barred::Requester => AnswerError::OfRequester { id, by },
+        Barred::HasApproved(at) => AnswerError::HasApproved { id, by, at },
     }
 }
 
@@ -188,10 +264,12 @@ mod tests {
     fn the_bytes_of_a_decision_are_golden() {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let terms = Terms::Edited { arguments: Json::from("x") };
-        let decision = Decision { approved: false, by: "ann".into(), reason: "too long".into(), at, terms };
+        let (by, reason, votes) = ("ann".into(), "too long".into(), Vec::new());
+        let decision = Some(Decision { approved: false, by, reason, at, terms, votes });
+        let votes = vec![Vote { by: "bob".into(), at, until: None }, Vote { by: "cat".into(), at, until: Some(at) }];
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &StoredDecision { decision },
+            &StoredDecision { votes, decision },
         );
     }
 }

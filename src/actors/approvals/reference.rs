@@ -14,8 +14,8 @@ use super::*;
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::{Clock, Env, Now};
 use crate::messages::{
-    Action, ActionKind, AgentName, Decision, Durability, Envelope, Json, MAX_PERSON, MAX_REASON, RequestId, RunId,
-    Terms, Timestamp, TurnId,
+    Action, ActionKind, AgentName, Deciders, Decision, Durability, Envelope, Groups, Json, MAX_PERSON, MAX_REASON,
+    RequestId, RunId, Terms, Timestamp, TurnId,
 };
 use crate::storage::{Memory, Storage};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
@@ -32,7 +32,7 @@ type Fields = [bool; FIELDS];
 
 /// Milliseconds since the epoch.
 #[derive(Clone, Default)]
-struct TestClock(Arc<AtomicU64>);
+pub(super) struct TestClock(pub(super) Arc<AtomicU64>);
 
 impl Clock for TestClock {
     fn now(&self) -> Now {
@@ -128,6 +128,10 @@ fn envelope(fields: Fields) -> Envelope {
             arguments,
         },
         policy: name(policy, ["ask", "always"]).into(),
+        deciders: Deciders::default(),
+        requester: None,
+        escalates_at: None,
+        edited_by: None,
         nonce: u64::from(nonce),
         expires_at: Timestamp::from_millis(if expiry { 40 } else { 90 }),
     }
@@ -207,7 +211,8 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         let env = Env::new(clock.clone(), 1);
         let gateway = || {
             let shards = Arc::new(ShardQueues::new(1));
-            let decider = Decider::new(env.clone(), Arc::clone(&storage), Durability::Memory, Arc::clone(&shards));
+            let storage = (Arc::clone(&storage), Durability::Memory);
+            let decider = Decider::new(env.clone(), storage, Arc::clone(&shards), Groups::default());
             (decider, shards)
         };
         let mut gateways = [gateway(), gateway()];
@@ -266,9 +271,11 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         seen.insert("too long");
                         continue;
                     }
+                    let actual = actual.map(|votes| votes.decision.unwrap());
                     let is_open = model.open[gateway].contains(&question);
                     let reason = if approved { "" } else { "why" };
-                    let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms: Terms::Once };
+                    let (by, reason, votes) = (by.into(), reason.into(), Vec::new());
+                    let decision = Decision { approved, by, reason, at, terms: Terms::Once, votes };
                     let expected = if is_open && expires_at <= at {
                         Err(AnswerError::Expired { id: id.into(), at: expires_at })
                     } else {
@@ -290,8 +297,9 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         continue;
                     }
                     let actual = gateways[gateway].0.expire(ids[question]).now_or_never().unwrap();
-                    let silence =
-                        Decision { approved: false, by: "expiry".into(), reason: "".into(), at, terms: Terms::Once };
+                    let actual = actual.map(|votes| votes.decision.unwrap());
+                    let (by, reason, votes) = ("expiry".into(), "".into(), Vec::new());
+                    let silence = Decision { approved: false, by, reason, at, terms: Terms::Once, votes };
                     let expected = model.decide(gateway, question, silence);
                     match &expected {
                         Ok(_) => _ = seen.insert("denied by its expiry"),
@@ -350,11 +358,11 @@ fn a_late_click_finds_the_decision_for_sixty_days() {
     let clock = TestClock::default();
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(Arc::new(clock.clone())));
     let env = Env::new(clock.clone(), 1);
-    let decider = Decider::new(env, storage, Durability::Memory, Arc::new(ShardQueues::new(1)));
+    let decider = Decider::new(env, (storage, Durability::Memory), Arc::new(ShardQueues::new(1)), Groups::default());
     let envelope = envelope([false; FIELDS]);
     decider.request(&envelope);
     let approve = || decider.approve(envelope.id(), "ann").now_or_never().unwrap();
-    let decision = approve().unwrap();
+    let decision = approve().unwrap().decision.unwrap();
     let after_days = |days: u64| {
         clock.0.store(days * 24 * 3_600 * 1_000, Ordering::Relaxed);
         approve()

@@ -9,7 +9,7 @@ use callboard_text::visible;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::messages::{ApprovalId, Decision, Envelope};
+use crate::messages::{ApprovalId, Decision, Envelope, Votes};
 use crate::storage::StorageError;
 use crate::supervision::runs::rules::errors::AnswerError;
 
@@ -116,8 +116,10 @@ impl TerminalChannel {
                     return;
                 }
             };
-            if let Err(error) = &decided {
-                show(&format!("{}\n", visible(&error.to_string())));
+            match &decided {
+                Ok(Votes { missing: 0, .. }) => {}
+                Ok(Votes { missing, .. }) => show(&format!("{missing} more have to approve\n")),
+                Err(error) => show(&format!("{}\n", visible(&error.to_string()))),
             }
             match decided {
                 Ok(_)
@@ -202,7 +204,7 @@ impl Channel for TerminalChannel {
 }
 
 /// Denies a question at the end of the input. Nobody can be asked again, so a failed attempt is repeated.
-fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<Decision, AnswerError> {
+fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<Votes, AnswerError> {
     loop {
         match runtime.block_on(decider.deny(id, "terminal", "nobody is there to answer")) {
             Err(AnswerError::Storage(error)) if !matches!(error, StorageError::Stopped { .. }) => {

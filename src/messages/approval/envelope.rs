@@ -10,7 +10,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{Action, ActionKind, ApprovalId, HANDOFF_ORDINAL};
+use super::{Action, ActionKind, ApprovalId, Deciders, HANDOFF_ORDINAL, Vote};
 use crate::messages::{AgentName, Json, RequestId, RunId, Timestamp, TurnId};
 
 /// One question to a human, bound to the exact bytes that will be executed.
@@ -35,11 +35,20 @@ pub struct Envelope {
     pub expires_at: Timestamp,
     /// When people are reminded that it is still open; `None` if they are not.
     pub remind_at: Option<Timestamp>,
+    /// Who decides. Questions of versions 0 and 1 have [`Deciders::default`].
+    pub deciders: Deciders,
+    /// Who asked for the run from outside of the board ([`Task::from_agent`](crate::messages::Task::from_agent)); of a run that a turn has
+    /// submitted, who asked for the first one.
+    pub requester: Option<Arc<str>>,
+    /// From when on the group of the escalation may decide as well; `None` without one.
+    pub escalates_at: Option<Timestamp>,
+    /// The person who has changed what an earlier question asked for to this, which is their approval.
+    pub edited_by: Option<Vote>,
 }
 
 impl Envelope {
     /// The version of new questions. A stored question with a higher version cannot be read.
-    pub const VERSION: u16 = 1;
+    pub const VERSION: u16 = 2;
     /// The policy of a question that may be decided for a whole run.
     pub const ASK: &str = "ask";
     /// The policy of a question that is asked each time, whatever was decided before.
@@ -64,6 +73,12 @@ impl Envelope {
             fields["version"] = self.version.into();
             fields["kind"] = json!(self.kind);
             fields["remind_at"] = json!(self.remind_at);
+        }
+        if self.version > 1 {
+            fields["deciders"] = json!(self.deciders);
+            fields["requester"] = json!(self.requester);
+            fields["escalates_at"] = json!(self.escalates_at);
+            fields["edited_by"] = json!(self.edited_by);
         }
         Json::from(fields).canonical()
     }
@@ -96,9 +111,17 @@ struct Shown {
     expires_at: Timestamp,
     #[serde(default)]
     remind_at: Option<Timestamp>,
+    #[serde(default)]
+    deciders: Deciders,
+    #[serde(default)]
+    requester: Option<Arc<str>>,
+    #[serde(default)]
+    escalates_at: Option<Timestamp>,
+    #[serde(default)]
+    edited_by: Option<Vote>,
 }
 
-/// The stored fields after the version.
+/// The stored fields after the version; from version 2 on, [`Later`] follows.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: ActionKind,
@@ -109,6 +132,15 @@ struct Stored {
     nonce: u64,
     expires_at: Timestamp,
     remind_at: Option<Timestamp>,
+}
+
+/// The fields that came with version 2.
+#[derive(Default, Serialize, Deserialize)]
+struct Later {
+    deciders: Deciders,
+    requester: Option<Arc<str>>,
+    escalates_at: Option<Timestamp>,
+    edited_by: Option<Vote>,
 }
 
 /// A question as it was stored before there were versions.
@@ -143,21 +175,60 @@ fn kind_by_place(request: RequestId) -> ActionKind {
     if request.ordinal == HANDOFF_ORDINAL { ActionKind::Handoff } else { ActionKind::Requested }
 }
 
+impl Envelope {
+    fn of(version: u16, stored: Stored, later: Later) -> Self {
+        let Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at } = stored;
+        let Later { deciders, requester, escalates_at, edited_by } = later;
+        Self {
+            version,
+            kind,
+            request,
+            agent,
+            action,
+            policy,
+            nonce,
+            expires_at,
+            remind_at,
+            deciders,
+            requester,
+            escalates_at,
+            edited_by,
+        }
+    }
+}
+
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { version, kind, request, agent, action, policy, nonce, expires_at, remind_at } = self.clone();
+        let Self { version, kind, request, agent, action, policy, nonce, expires_at, remind_at, .. } = self.clone();
+        let Self { deciders, requester, escalates_at, edited_by, .. } = self.clone();
         if serializer.is_human_readable() {
-            let kind = Some(kind);
-            return Shown { version, kind, request, agent, action, policy, nonce, expires_at, remind_at }
-                .serialize(serializer);
+            let shown = Shown {
+                version,
+                kind: Some(kind),
+                request,
+                agent,
+                action,
+                policy,
+                nonce,
+                expires_at,
+                remind_at,
+                deciders,
+                requester,
+                escalates_at,
+                edited_by,
+            };
+            return shown.serialize(serializer);
         }
         if version == 0 {
             return Unversioned { request, agent: &agent, action: &action, policy: &policy, nonce, expires_at }
                 .serialize(serializer);
         }
-        let mut stored = serializer.serialize_tuple(2)?;
+        let mut stored = serializer.serialize_tuple(3)?;
         stored.serialize_element(&u64::from(version))?;
         stored.serialize_element(&Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at })?;
+        if version > 1 {
+            stored.serialize_element(&Later { deciders, requester, escalates_at, edited_by })?;
+        }
         stored.end()
     }
 }
@@ -165,16 +236,19 @@ impl Serialize for Envelope {
 impl<'de> Deserialize<'de> for Envelope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if !deserializer.is_human_readable() {
-            return deserializer.deserialize_tuple(2, StoredVisitor);
+            return deserializer.deserialize_tuple(3, StoredVisitor);
         }
-        let Shown { version, kind, request, agent, action, policy, nonce, expires_at, remind_at } =
-            Shown::deserialize(deserializer)?;
+        let shown = Shown::deserialize(deserializer)?;
+        let Shown { version, kind, request, agent, action, policy, nonce, expires_at, remind_at, .. } = shown;
+        let Shown { deciders, requester, escalates_at, edited_by, .. } = shown;
+        let later = Later { deciders, requester, escalates_at, edited_by };
         let kind = kind.unwrap_or_else(|| kind_by_place(request));
-        Ok(Self { version, kind, request, agent, action, policy, nonce, expires_at, remind_at })
+        let stored = Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at };
+        Ok(Self::of(version, stored, later))
     }
 }
 
-/// Reads both stored forms, distinguished by their first number.
+/// Reads all stored forms, distinguished by their first number.
 struct StoredVisitor;
 
 impl<'de> Visitor<'de> for StoredVisitor {
@@ -192,21 +266,25 @@ impl<'de> Visitor<'de> for StoredVisitor {
                 fields.next_element()?.ok_or_else(ends)?;
             let turn = TurnId { run: RunId(Uuid::from_bytes(run)), number: turn };
             let request = RequestId { turn, ordinal };
-            let (version, kind, remind_at) = (0, kind_by_place(request), None);
-            return Ok(Envelope { version, kind, request, agent, action, policy, nonce, expires_at, remind_at });
+            let (kind, remind_at) = (kind_by_place(request), None);
+            let stored = Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at };
+            return Ok(Envelope::of(0, stored, Later::default()));
         }
         let version = u16::try_from(first).ok().filter(|version| (1..=Envelope::VERSION).contains(version));
         let version =
             version.ok_or_else(|| de::Error::custom(format!("questions of version {first} are not known")))?;
-        let Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at } =
-            fields.next_element()?.ok_or_else(ends)?;
-        Ok(Envelope { version, kind, request, agent, action, policy, nonce, expires_at, remind_at })
+        let stored = fields.next_element()?.ok_or_else(ends)?;
+        let later = if version > 1 { fields.next_element()?.ok_or_else(ends)? } else { Later::default() };
+        Ok(Envelope::of(version, stored, later))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::messages::Escalation;
 
     fn envelope() -> Envelope {
         Envelope {
@@ -219,12 +297,16 @@ mod tests {
             nonce: 7,
             expires_at: Timestamp::from_millis(1),
             remind_at: None,
+            deciders: Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
         }
     }
 
     #[test]
     fn an_approval_is_bound_to_every_field() {
-        let changes: [fn(&mut Envelope); 12] = [
+        let changes: [fn(&mut Envelope); 19] = [
             |e| e.version = 0,
             |e| e.kind = ActionKind::Handoff,
             |e| e.request.turn.run = RunId(Uuid::max()),
@@ -237,6 +319,13 @@ mod tests {
             |e| e.nonce = 8,
             |e| e.expires_at = Timestamp::from_millis(2),
             |e| e.remind_at = Some(Timestamp::from_millis(1)),
+            |e| e.deciders.group = Some("ops".into()),
+            |e| e.deciders.at_least = 2,
+            |e| e.deciders.excludes_requester = true,
+            |e| e.deciders.escalation = Some(Escalation { after: Duration::from_secs(1), group: "leads".into() }),
+            |e| e.requester = Some("ann".into()),
+            |e| e.escalates_at = Some(Timestamp::from_millis(1)),
+            |e| e.edited_by = Some(Vote { by: "ann".into(), at: Timestamp::from_millis(1), until: None }),
         ];
         let ids: std::collections::BTreeSet<ApprovalId> = changes
             .iter()
@@ -268,13 +357,18 @@ mod tests {
             text(&older),
             r#"{"action":"write_file","agent":"writer","arguments":{"text":"a"},"expires_at":1,"nonce":"7","ordinal":0,"policy":"ask","run":"00000000-0000-0000-0000-000000000000","target":"REVIEW.md","turn":1}"#
         );
-        let newer = text(&envelope());
-        assert!(newer.contains(r#""kind":"requested""#) && newer.contains(r#""version":1"#), "{newer}");
+        let newer = text(&Envelope { version: 1, ..envelope() });
+        assert_eq!(
+            newer,
+            r#"{"action":"write_file","agent":"writer","arguments":{"text":"a"},"expires_at":1,"kind":"requested","nonce":"7","ordinal":0,"policy":"ask","remind_at":null,"run":"00000000-0000-0000-0000-000000000000","target":"REVIEW.md","turn":1,"version":1}"#
+        );
+        let newest = text(&envelope());
+        assert!(newest.contains(r#""deciders":{"at_least":1,"#) && newest.contains(r#""version":2"#), "{newest}");
     }
 
     #[test]
     fn json_keeps_all_of_it() {
-        for version in [0, Envelope::VERSION] {
+        for version in [0, 1, Envelope::VERSION] {
             let envelope = Envelope { version, ..envelope() };
             let json = serde_json::to_value(&envelope).unwrap();
             assert_eq!(serde_json::from_value::<Envelope>(json).unwrap(), envelope);

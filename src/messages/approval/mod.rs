@@ -9,9 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentName, Json, Timestamp};
 
+mod deciders;
 mod envelope;
+mod votes;
 
+pub use deciders::{Deciders, Escalation, Groups};
 pub use envelope::Envelope;
+pub(crate) use votes::Barred;
+pub use votes::{Vote, Votes};
 
 /// What an approval policy is asked about (SEMANTICS 9). The runtime sets it; a name that an agent or a tool chose proves nothing
 /// about it.
@@ -79,7 +84,7 @@ impl fmt::Display for Action {
 }
 
 /// The decision of a policy about an action, before people are asked (SEMANTICS 9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consent {
     /// The action goes ahead, and nobody is asked.
@@ -92,31 +97,13 @@ pub enum Consent {
     Deny,
     /// A human decides, and silence denies after this long, whatever the task and the board set.
     AskWithin(Duration),
-}
-
-impl Consent {
-    /// The stricter of two answers. Of two that ask, the one with the shorter time.
-    #[must_use]
-    pub fn strictest(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
-            (Self::AskWithin(time), Self::AskWithin(other)) => Self::AskWithin(time.min(other)),
-            (Self::AskWithin(time), Self::Ask | Self::Auto) | (Self::Ask | Self::Auto, Self::AskWithin(time)) => {
-                Self::AskWithin(time)
-            }
-            (Self::Ask, Self::Ask | Self::Auto) | (Self::Auto, Self::Ask) => Self::Ask,
-            (Self::Auto, Self::Auto) => Self::Auto,
-        }
-    }
-
-    /// How long people have, if the policy sets it.
-    #[must_use]
-    pub const fn time(self) -> Option<Duration> {
-        match self {
-            Self::AskWithin(time) => Some(time),
-            Self::Auto | Self::Ask | Self::Deny => None,
-        }
-    }
+    /// As [`Consent::Ask`], and these people decide.
+    AskOf {
+        /// Who decides, and how many of them have to approve.
+        deciders: Arc<Deciders>,
+        /// How long they have, as for [`Consent::AskWithin`]; `None`: what the task or the board sets.
+        within: Option<Duration>,
+    },
 }
 
 /// The name of the decider for decisions by the policy.
@@ -171,7 +158,8 @@ impl TryFrom<String> for ApprovalId {
 pub struct Decision {
     /// Whether the action may be executed, under [`Decision::terms`].
     pub approved: bool,
-    /// The person who decided, as the channel authenticated them; `expiry` or `policy` otherwise.
+    /// The person who decided, as the channel authenticated them; `expiry` or `policy` otherwise. Where several people had to
+    /// approve, the last of them.
     pub by: Arc<str>,
     /// Why, in at most 4,096 characters; empty if no reason was given.
     pub reason: Arc<str>,
@@ -179,6 +167,28 @@ pub struct Decision {
     pub at: Timestamp,
     /// What an approval covers: this question only, the same action for a time, or other arguments.
     pub terms: Terms,
+    /// All who had approved by then, where several people have to ([`Deciders::at_least`]); empty otherwise. It is stored beside a
+    /// decision.
+    #[serde(default, with = "beside")]
+    pub votes: Vec<Vote>,
+}
+
+/// Votes are a part of a decision in JSON. Decisions that are stored had none at first, so these are stored beside them.
+mod beside {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Vote;
+
+    pub(super) fn serialize<S: Serializer>(votes: &[Vote], serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() { votes.serialize(serializer) } else { ().serialize(serializer) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vote>, D::Error> {
+        if deserializer.is_human_readable() {
+            return Vec::deserialize(deserializer);
+        }
+        <()>::deserialize(deserializer).map(|()| Vec::new())
+    }
 }
 
 /// What a decision approves, beside the question as it was asked.
@@ -217,16 +227,5 @@ mod tests {
         assert_eq!(edited(&by_two, json!({ "from": "a.md", "to": "b.md" })), None);
         let without = Action::new("wait", "", json!({ "why": "" }));
         assert_eq!(edited(&without, json!({ "why": "rm" })).as_deref(), Some(""));
-    }
-
-    #[test]
-    fn the_strictest_answer_counts_and_the_shortest_time() {
-        let (short, long) = (Consent::AskWithin(Duration::from_secs(1)), Consent::AskWithin(Duration::from_secs(9)));
-        let order = [Consent::Auto, Consent::Ask, long, short, Consent::Deny];
-        for (position, stricter) in order.iter().enumerate() {
-            for other in &order[..=position] {
-                assert_eq!((stricter.strictest(*other), other.strictest(*stricter)), (*stricter, *stricter));
-            }
-        }
     }
 }

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::*;
 use crate::messages::{
-    Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Cost, Decision, Effect, Envelope,
-    Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task,
-    Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict,
+    Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Cost, Deciders, Decision, Effect,
+    Envelope, Escalation, Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Refusal, RequestId, Resolution,
+    Submission, Task, Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict, Vote,
 };
 use crate::storage::Memory;
 
@@ -53,12 +53,17 @@ fn every_event() -> Vec<RunEvent> {
         agent: agent.clone(),
         action,
         policy: "ask".into(),
+        deciders: Deciders::default(),
+        requester: None,
+        escalates_at: None,
+        edited_by: None,
         nonce: 9,
         expires_at: at,
         remind_at: None,
     };
     let approval = envelope.id();
-    let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once };
+    let decision =
+        Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once, votes: Vec::new() };
     let failure = Failure::new(FailureKind::Transient, "later");
     let reference = Some("group/project#7".into());
     let order = Order { input: input.clone(), reference, is_detached: true, ..Order::new("writer", "write") };
@@ -129,6 +134,7 @@ fn stored(events: Vec<RunEvent>) -> JournalRecord {
         match &mut event {
             RunEvent::Reserved { cost, charged, .. } => (*cost, *charged) = (None, None),
             RunEvent::Settled { model, is_of_run, .. } => (*model, *is_of_run) = (None, false),
+            RunEvent::Decided { decision, .. } => decision.votes.clear(),
             _ => {}
         }
         event
@@ -195,12 +201,16 @@ fn the_bytes_of_what_people_are_asked_in_time_are_golden() {
     let (minute, agent) = (Duration::from_secs(60), AgentName::new("writer").unwrap());
     let request = RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal };
     let envelope = |kind, remind_at| Envelope {
-        version: Envelope::VERSION,
+        version: 1,
         kind,
         request,
         agent: agent.clone(),
         action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
         policy: "ask".into(),
+        deciders: Deciders::default(),
+        requester: None,
+        escalates_at: None,
+        edited_by: None,
         nonce: 9,
         expires_at: at,
         remind_at,
@@ -226,7 +236,14 @@ fn the_bytes_of_what_people_are_asked_in_time_are_golden() {
             turn,
             ordinal,
             approval: envelope(ActionKind::Delegation, None).id(),
-            decision: Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once },
+            decision: Decision {
+                approved: true,
+                by: "ann".into(),
+                reason: "".into(),
+                at,
+                terms: Terms::Once,
+                votes: Vec::new(),
+            },
             verdict: parked,
             at,
         },
@@ -235,6 +252,40 @@ fn the_bytes_of_what_people_are_asked_in_time_are_golden() {
         RunEvent::AttemptFailed { turn, attempt: 1, failure: Failure::refused(expired), retry_at: at, at },
     ];
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
+    crate::testing::golden::check(folder, &stored(events));
+}
+
+/// What says who decides about an action, and those who have.
+#[test]
+fn the_bytes_of_what_several_people_decide_are_golden() {
+    let (turn, ordinal, at) = (3, 2, Timestamp::from_millis(1_767_225_600_000));
+    let request = RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal };
+    let escalation = Some(Escalation { after: Duration::from_secs(60), group: "leads".into() });
+    let vote = |by: &str, until| Vote { by: by.into(), at, until };
+    let envelope = Envelope {
+        version: Envelope::VERSION,
+        kind: ActionKind::Requested,
+        request,
+        agent: AgentName::new("writer").unwrap(),
+        action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
+        policy: "ask".into(),
+        nonce: 9,
+        expires_at: at,
+        remind_at: None,
+        deciders: Deciders { at_least: 2, excludes_requester: true, escalation, ..Deciders::of("ops") },
+        requester: Some("laptop".into()),
+        escalates_at: Some(at),
+        edited_by: Some(vote("bob", None)),
+    };
+    let (approval, by, reason) = (envelope.id(), "cat".into(), "".into());
+    let votes = vec![vote("bob", None), vote("cat", Some(at))];
+    let decision = Decision { approved: true, by, reason, at, terms: Terms::Once, votes };
+    let events = vec![
+        RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope), at },
+        RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at },
+    ];
+    assert_eq!(stored(events.clone()).whole(), events);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/deciders");
     crate::testing::golden::check(folder, &stored(events));
 }
 

@@ -359,6 +359,10 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
             agent: AgentName::new("clerk").unwrap(),
             action: Action::new(kind, target, arguments),
             policy: "ask".into(),
+            deciders: callboard::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce: 7,
             expires_at: ManualClock::START,
         };

@@ -130,7 +130,9 @@ impl AgentLoop {
                 Use::AfterPermission(action, entry.spec.effect)
             }
             Consent::Auto => Use::Tool(action, entry.spec.effect),
-            Consent::Ask | Consent::AskWithin(_) => Use::AfterPermission(action, entry.spec.effect),
+            Consent::Ask | Consent::AskWithin(_) | Consent::AskOf { .. } => {
+                Use::AfterPermission(action, entry.spec.effect)
+            }
             Consent::Deny => Use::answer(ToolError(format!("{} may not be used here", call.name))),
         }
     }

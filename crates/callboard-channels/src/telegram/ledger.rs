@@ -347,6 +347,10 @@ mod tests {
             agent: AgentName::new("coder").unwrap(),
             action: Action::new("write_file", "a.md", json!({})),
             policy: Envelope::ASK.into(),
+            deciders: callboard::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce,
             expires_at: Timestamp::from_millis(0),
         }
@@ -407,7 +411,8 @@ mod tests {
         assert_eq!(ledger.clicked(&again[0].0, 1, 20), Found::Open(id, Choice::Approve));
         assert_eq!(ledger.clicked(&before[0].0, 1, 10), Found::Unknown);
         let at = Timestamp::from_millis(0);
-        let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once };
+        let decision =
+            Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once, votes: Vec::new() };
         ledger.settle(id, Some(&decision));
         ledger.settle(id, None);
         asked(&mut ledger, 1);

@@ -117,6 +117,10 @@ mod tests {
             agent: AgentName::new("coder").unwrap(),
             action: Action::new("write_file", target, json!({ "text": text })),
             policy: "ask".into(),
+            deciders: callboard::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce: 7,
             expires_at: Timestamp::from_millis(0),
         }
@@ -130,6 +134,7 @@ mod tests {
             reason: "🙈".repeat(4_096).into(),
             at: Timestamp::from_millis(1_767_225_660_000),
             terms: Terms::Run { until: Timestamp::from_millis(1_767_229_200_000) },
+            votes: Vec::new(),
         };
         for filler in ["x", "漢", "🙈", "\n", "agent     admin\n", "\u{202e}"] {
             for length in [0, 10, 2_000, 3_100, 3_300, 100_000] {
@@ -161,8 +166,14 @@ mod tests {
     #[test]
     fn an_outcome_says_who_when_and_where() {
         let at = Timestamp::from_millis(1_767_225_660_000);
-        let mut decision =
-            Decision { approved: false, by: "ann".into(), reason: "no\n".into(), at, terms: Terms::Once };
+        let mut decision = Decision {
+            approved: false,
+            by: "ann".into(),
+            reason: "no\n".into(),
+            at,
+            terms: Terms::Once,
+            votes: Vec::new(),
+        };
         assert_eq!(outcome(Some(&decision), true), "denied by ann at 2026-01-01 00:01 UTC, on Telegram: no\\u{a}");
         decision = Decision { approved: true, reason: "".into(), ..decision };
         assert_eq!(outcome(Some(&decision), false), "approved by ann at 2026-01-01 00:01 UTC, elsewhere");

@@ -118,7 +118,10 @@ async fn one(
         Ok(mut shape) => {
             entry.end(axum::http::StatusCode::OK, None);
             shape["id"] = json!(id);
-            shape["by"] = json!(caller.by());
+            // Several people may have to approve, and each is counted by another name than that of a token.
+            if shape.get("by").is_none() {
+                shape["by"] = json!(caller.by());
+            }
             shape
         }
         Err(Problem { code, detail, .. }) => {

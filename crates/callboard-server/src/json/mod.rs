@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use serde_json::{Map, Value, json};
 
 use callboard::messages::{
-    Interrupt, Outcome, Pending, RunEvent, RunMetrics, RunResult, Submission, Task, Timestamp, TurnId, Usage,
+    Interrupt, Outcome, Pending, RunEvent, RunMetrics, RunResult, Submission, Task, Timestamp, TurnId, Usage, Votes,
 };
 use callboard::supervision::runs::Run;
 
@@ -192,6 +192,12 @@ pub fn pending(pending: &Pending) -> Value {
             "action": envelope.action.action,
             "target": envelope.action.target,
             "arguments": envelope.action.arguments,
+            "action_kind": envelope.kind,
+            "policy": envelope.policy,
+            "deciders": stable(&envelope.deciders),
+            "requester": envelope.requester,
+            "escalates_at": envelope.escalates_at.map(time),
+            "edited_by": envelope.edited_by.as_ref().map(|vote| &vote.by),
         }),
         Pending::Question(question) => {
             json!({ "kind": "question", "agent": question.agent, "question": question.question })
@@ -206,6 +212,13 @@ pub fn pending(pending: &Pending) -> Value {
     shape["id"] = json!(pending.id());
     shape["expires_at"] = json!(pending.expires_at().map(time));
     shape
+}
+
+/// Returns who has approved an approval, and how many more people have to: keys beside those of [`pending()`].
+#[must_use]
+pub fn votes(votes: &Votes) -> Value {
+    let approved = votes.approved.iter().map(|vote| json!({ "by": vote.by, "at": time(vote.at) }));
+    json!({ "approved_by": approved.collect::<Vec<_>>(), "missing": votes.missing })
 }
 
 /// Returns a turn, with its run.

@@ -43,12 +43,15 @@ enum Unit {
 /// The name of a field in JSON, and how its value is converted. `owner` is the type or the variant that has the field.
 fn field(owner: &str, name: &'static str) -> (&'static str, Unit) {
     match (owner, name) {
-        (_, "at" | "retry_at" | "expires_at" | "asked_at" | "begun_at" | "closed_at" | "remind_at" | "until") => {
-            (name, Unit::Time)
-        }
+        (
+            _,
+            "at" | "retry_at" | "expires_at" | "asked_at" | "begun_at" | "closed_at" | "remind_at" | "escalates_at"
+            | "until",
+        ) => (name, Unit::Time),
         ("Usage", "cost") => ("cost_usd", Unit::Dollars),
         (_, "authority" | "grant") => (name, Unit::Effects),
         ("Intent", "arguments") => ("arguments_sha256", Unit::Digest),
+        ("Escalation", "after") => ("after_ms", Unit::Plain),
         (_, "elapsed") => ("elapsed_ms", Unit::Plain),
         (_, "deadline") => ("deadline_ms", Unit::Plain),
         (_, "retry_after") => ("retry_after_ms", Unit::Plain),

@@ -35,6 +35,10 @@ fn envelope() -> Envelope {
         agent: agent("coder"),
         action: Action::new("FileWrite", "a.rs", json!({ "path": "a.rs" })),
         policy: "ask".into(),
+        deciders: callboard::messages::Deciders::default(),
+        requester: None,
+        escalates_at: None,
+        edited_by: None,
         nonce: 7,
         expires_at: at(),
     }
@@ -71,8 +75,14 @@ fn events() -> Vec<RunEvent> {
     let order =
         Order { deadline: Some(Duration::from_secs(5)), sees: ContextStrategy::Full, ..Order::new("scout", "look") };
     let command = Command::output("done").with("votes", 1).goto_many([SendTo::new("judge", "kind")]);
-    let decision =
-        Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Run { until: at } };
+    let decision = Decision {
+        approved: true,
+        by: "ann".into(),
+        reason: "".into(),
+        at,
+        terms: Terms::Run { until: at },
+        votes: Vec::new(),
+    };
     let update = Command::update("votes", 2).update;
     let intent = Intent::new("mail", "ann", &Json::from(json!({ "to": "ann" })));
     vec![

@@ -240,7 +240,7 @@ impl Handler {
         let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await }).await;
         match answered.map_err(|it| error(Problem::internal(&it)))? {
             // It was answered, or has expired: the run has continued.
-            Ok(()) | Err(callboard::AnswerError::NotOpen(_) | callboard::AnswerError::Answered(_)) => Ok(()),
+            Ok(_) | Err(callboard::AnswerError::NotOpen(_) | callboard::AnswerError::Answered(_)) => Ok(()),
             Err(it) => Err(error(it.into())),
         }
     }

@@ -1,8 +1,6 @@
 //! Decisions about approvals. A client is usually a model, so a token decides over this protocol only if it has the scope `approve`,
 //! was made for a person, and has not begun the run that asks.
 
-use std::sync::Arc;
-
 use callboard::messages::{AgentName, Pending, PendingId, Response, RunId, Task};
 use callboard::runtime::RunError;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, Extensions, JsonObject};
@@ -13,7 +11,7 @@ use super::calls::refused;
 use super::errors::error;
 use super::handler::Handler;
 use super::tools::{self, Target, may_decide};
-use crate::people::shown;
+use crate::people::{self, shown};
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
 
@@ -113,11 +111,15 @@ impl Handler {
             Decision::Approve => (Response::Approve, "approved"),
             Decision::Deny => (Response::Deny { reason }, "denied"),
         };
-        let (board, by) = (self.context.board.clone(), Arc::clone(caller.by()));
+        let (board, by) = (self.context.board.clone(), people::decider(&self.context, caller)?);
         // In a task of its own: a decision that is stored also has to reach its run.
         let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await });
-        answered.await.map_err(|error| Problem::internal(&error))??;
-        Ok(json!({ "id": id, "decision": word, "by": caller.by() }))
+        let votes = answered.await.map_err(|error| Problem::internal(&error))??;
+        let mut answer = json!({ "id": id, "decision": word, "by": caller.by() });
+        if let Some(votes) = votes.filter(|votes| votes.missing > 0) {
+            answer["missing"] = votes.missing.into();
+        }
+        Ok(answer)
     }
 
     /// Whether the token, or another one of its person, has begun the run, or the first one of those that led to it.

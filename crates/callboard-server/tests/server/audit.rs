@@ -4,11 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use callboard::actors::PolicyQuestion;
 use callboard::env::Env;
+use callboard::messages::{Deciders, Groups};
 use callboard::prelude::*;
 use callboard_server::private::{Client, listen};
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
@@ -251,5 +254,73 @@ async fn the_log_names_where_a_request_comes_from() {
         let expected = expected.map_or(own, str::to_owned);
         assert_eq!(from(&folder.path().join("audit.jsonl.refused")).last(), Some(&json!(expected)));
     }
+    board.shutdown().await;
+}
+
+/// What a person answers to what waits, by one of their tokens.
+async fn answered(router: &axum::Router, secret: &str, id: &str, response: &Value) -> (u16, Value) {
+    let path = format!("/v1/pending/{}", id.replace('/', "%2F"));
+    let request = Request::post(&path).header("Host", "localhost").header("Content-Type", "application/json");
+    let request = request.header("Authorization", format!("Bearer {secret}"));
+    let response = router.clone().oneshot(request.body(Body::from(response.to_string())).unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn people_are_counted_and_not_their_tokens_where_several_decide() {
+    let deciders = Arc::new(Deciders { at_least: 2, excludes_requester: true, ..Deciders::of("ops") });
+    let asks = |turn: Turn| async move {
+        let done = turn.people().approve(Action::new("write", "a.txt", json!({ "path": "a.txt" }))).await?;
+        Ok(Command::output(done.arguments))
+    };
+    let groups = Groups::default().group("ops", ["ann", "bob", "cat"]).requester("cat", "cat");
+    let policy = move |_: &PolicyQuestion<'_>| Consent::AskOf { deciders: Arc::clone(&deciders), within: None };
+    let board = Callboard::builder().agent("asks", asks).groups(groups).approval_policy(policy).start().await.unwrap();
+    let tokens = Tokens::new(Env::system());
+    let secrets = ["laptop", "phone", "bob's", "cat", "bob"].map(|name| tokens.add(TokenSpec::new(name, Scope::ALL)));
+    let [laptop, phone, bob, cat, other] = secrets.map(|secret| secret.unwrap().to_string());
+    let people = [("laptop", "ann"), ("phone", "ann"), ("bob's", "bob"), ("cat", "cat")];
+    let people = people.map(|(token, person)| (token.to_owned(), person.to_owned()));
+    let router = Server::new(board.clone(), tokens).people(people).router();
+    let task = Task::new("x").from_agent(AgentName::new("cat").unwrap());
+    let run = board.submit(task).await.unwrap();
+    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    let approve = json!({ "response": "approve" });
+    let (status, barred) = answered(&router, &cat, &id, &approve).await;
+    assert_eq!((status, &barred["code"]), (403, &json!("decisions-refused")), "{barred}");
+    let (status, barred) = answered(&router, &other, &id, &approve).await;
+    assert_eq!(
+        (status, &barred["code"]),
+        (403, &json!("decisions-refused")),
+        "a token with the name of a person: {barred}"
+    );
+    let (status, first) = answered(&router, &laptop, &id, &approve).await;
+    assert_eq!((status, &first["decided"], &first["missing"]), (200, &json!(false), &json!(1)), "{first}");
+    assert_eq!(first["approved_by"][0]["by"], "ann");
+    let (status, again) = answered(&router, &phone, &id, &approve).await;
+    assert_eq!((status, &again["code"]), (409, &json!("conflict")), "{again}");
+
+    // Other arguments are a new approval, with one vote.
+    let (status, edited) =
+        answered(&router, &phone, &id, &json!({ "response": "edit", "arguments": { "path": "b.txt" } })).await;
+    assert_eq!((status, &edited["decided"]), (200, &json!(true)), "{edited}");
+    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    let request =
+        Request::get("/v1/pending").header("Host", "localhost").header("Authorization", format!("Bearer {laptop}"));
+    let listed = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let listed: Value =
+        serde_json::from_slice(&axum::body::to_bytes(listed.into_body(), 10_000).await.unwrap()).unwrap();
+    let listed = &listed["pending"][0];
+    assert_eq!(
+        (&listed["missing"], &listed["edited_by"], &listed["policy"]),
+        (&json!(1), &json!("ann"), &json!("ask")),
+        "{listed}"
+    );
+    assert_eq!((&listed["deciders"]["group"], &listed["deciders"]["at_least"]), (&json!("ops"), &json!(2)), "{listed}");
+    let (status, last) = answered(&router, &bob, &id, &json!({ "response": "approve", "for_run": true })).await;
+    assert_eq!((status, &last["decided"], &last["missing"]), (200, &json!(true), &json!(0)), "{last}");
+    assert_eq!(run.result().await.unwrap().output, json!({ "path": "b.txt" }));
     board.shutdown().await;
 }

@@ -117,6 +117,34 @@ pub enum AnswerError {
         /// The decision that counts, with who made it and when.
         decision: Decision,
     },
+    /// The approval is decided by people of a group, and this person is not in it.
+    #[error("approval {id} is decided by people of {group}, and {by} is not one of them")]
+    NotInGroup {
+        /// The approval that was to be decided.
+        id: ApprovalId,
+        /// Who was to decide it.
+        by: Arc<str>,
+        /// The group whose people decide.
+        group: Arc<str>,
+    },
+    /// The approval is not decided by who asked for the run, and this person did, or their token.
+    #[error("approval {id} is not decided by {by}, who asked for the run")]
+    OfRequester {
+        /// The approval that was to be decided.
+        id: ApprovalId,
+        /// Who was to decide it.
+        by: Arc<str>,
+    },
+    /// Several people have to approve, and this one has approved before.
+    #[error("{by} has approved already, at {at}: approval {id} needs other people as well")]
+    HasApproved {
+        /// The approval that was to be approved again.
+        id: ApprovalId,
+        /// Who has approved.
+        by: Arc<str>,
+        /// When they did, by the wall clock.
+        at: Timestamp,
+    },
     /// The question was answered before, and the first answer counts.
     #[error("question {} was answered already", .0.request)]
     Answered(QuestionId),

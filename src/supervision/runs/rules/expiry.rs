@@ -6,7 +6,7 @@ use crate::messages::{Consent, Task, Timestamp};
 
 /// The time to live of a question: the policy's, else the task's, else the board's.
 #[must_use]
-pub(in crate::supervision::runs) fn time_for(task: &Task, consent: Consent, of_board: Duration) -> Duration {
+pub(in crate::supervision::runs) fn time_for(task: &Task, consent: &Consent, of_board: Duration) -> Duration {
     consent.time().or(task.approval_ttl).unwrap_or(of_board)
 }
 
@@ -33,7 +33,7 @@ mod tests {
             (&plain, Consent::AskWithin(HOUR * 2), HOUR * 2),
             (&own, Consent::AskWithin(HOUR * 2), HOUR * 2),
         ] {
-            assert_eq!(time_for(task, consent, BOARD), expected);
+            assert_eq!(time_for(task, &consent, BOARD), expected);
         }
     }
 

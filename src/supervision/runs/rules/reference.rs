@@ -218,7 +218,7 @@ impl Model {
         {
             return "WaitCycle";
         }
-        let consents = ask.targets.iter().map(|target| self.world.consent[*target]);
+        let consents = ask.targets.iter().map(|target| self.world.consent[*target].clone());
         let consents: Vec<Consent> = if is_approved || is_delegation { Vec::new() } else { consents.collect() };
         if consents.contains(&Consent::Deny) {
             "Denied"
@@ -428,7 +428,7 @@ impl AgentDirectory for Directory {
         match kind {
             // The model's delegations ask for no consent, as by the default policy.
             ActionKind::Delegation => Consent::Auto,
-            ActionKind::Handoff | ActionKind::Requested => self.0.consent[number(&action.target)],
+            ActionKind::Handoff | ActionKind::Requested => self.0.consent[number(&action.target)].clone(),
         }
     }
 
@@ -525,7 +525,14 @@ impl Engine {
             _ => None,
         };
         let envelope = self.runs[run].pending().into_iter().find_map(parked).unwrap();
-        let decision = Decision { approved, by: "ann".into(), reason: "".into(), at: self.wall(), terms: Terms::Once };
+        let decision = Decision {
+            approved,
+            by: "ann".into(),
+            reason: "".into(),
+            at: self.wall(),
+            terms: Terms::Once,
+            votes: Vec::new(),
+        };
         let event = on_parked_decision(&self.runs[run], &envelope, decision, &self.context()).unwrap();
         self.apply(run, &event, WorkedOut::default())
     }

@@ -494,12 +494,16 @@ mod tests {
         let mut run = without_figures(run());
         let request = RequestId { turn: run.turn_id(turn), ordinal: 2 };
         let envelope = Envelope {
-            version: Envelope::VERSION,
+            version: 1,
             kind: ActionKind::Requested,
             request,
             agent: AgentName::new("coder").unwrap(),
             action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
             policy: "ask".into(),
+            deciders: crate::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce: 9,
             expires_at: at,
             remind_at: Some(at),

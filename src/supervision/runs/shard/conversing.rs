@@ -23,7 +23,7 @@ use super::queue::{ShardMessage, ShardQueue};
 #[derive(Debug)]
 pub(in crate::supervision::runs) enum ConversationCheck {
     /// The run may start; the event holds what it reads.
-    Read(RunEvent),
+    Read(Box<RunEvent>),
     /// Another run comes first. The queue receives [`ShardMessage::LookAtConversation`] when that one has ended on this board.
     Waits,
     /// The conversation belongs to another agent or workflow.
@@ -212,13 +212,13 @@ impl ConversationQueue {
             is_tainted |= end.is_tainted;
         }
         let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
-        Ok(ConversationCheck::Read(RunEvent::ConversationRead {
+        Ok(ConversationCheck::Read(Box::new(RunEvent::ConversationRead {
             messages: json(&messages),
             runs: count(tickets.len() - first_read),
             left_out: count(first_read),
             is_tainted,
             at: now,
-        }))
+        })))
     }
 
     fn forget_waiter(&self, awaited: RunId, run: RunId) {

@@ -89,7 +89,7 @@ pub(super) fn route(
         CheckTime::Before | CheckTime::AtTheEnd => strictest(&turn.agent, actions.clone(), context),
     };
     let waiter = run.waiter_of(turn.branch);
-    let request = request(run, turn, kind, &targets, waiter, consent, context);
+    let request = request(run, turn, kind, &targets, waiter, &consent, context);
     let answer = match check_time {
         CheckTime::Before => guard::would_admit(&request, &context.facts.lock()),
         CheckTime::AtTheEnd | CheckTime::Approved => guard::admit(&request, &mut context.facts.lock()),
@@ -120,7 +120,7 @@ fn request<'a>(
     kind: Kind<'a>,
     targets: &'a [AgentName],
     waiter: Option<(RequestId, &'a AgentName)>,
-    consent: Consent,
+    consent: &'a Consent,
     context: &DecisionContext<'_>,
 ) -> Request<'a> {
     let branch = run.branch_of(turn);
@@ -186,14 +186,14 @@ fn admit_delegation(
         Consent::Auto => Consent::Auto,
         Consent::Deny => Consent::Deny,
         // The turn continues meanwhile, so its delegation cannot be parked. It is refused if nobody can be asked.
-        Consent::Ask | Consent::AskWithin(_) => {
+        Consent::Ask | Consent::AskWithin(_) | Consent::AskOf { .. } => {
             let reason = "a delegation is not put before people; ask with TurnPeople::approve before it".to_owned();
             let action = format!("delegation to {target}");
             return Err(Refusal::Denied { action, by: POLICY.into(), reason });
         }
     };
     let waiter = (!order.is_detached).then_some((asked, &turn.agent));
-    let request = request(run, turn, Kind::Delegation, std::slice::from_ref(&target), waiter, consent, context);
+    let request = request(run, turn, Kind::Delegation, std::slice::from_ref(&target), waiter, &consent, context);
     match guard::admit(&request, &mut context.facts.lock()) {
         guard::Admission::Admit => Ok(target),
         guard::Admission::Refuse(refusal) => Err(refusal),

@@ -93,7 +93,7 @@ pub(crate) struct Request<'a> {
     /// The budget of the delegation that the asking turn works on, if it has one.
     pub sub_budget: Option<RequestKey>,
     /// The approval policy's answer; `Auto` once a person has approved.
-    pub consent: Consent,
+    pub consent: &'a Consent,
     /// The clock's monotonic reading.
     pub now: Duration,
 }
@@ -127,7 +127,7 @@ pub(crate) fn would_admit(request: &Request<'_>, facts: &AdmissionFacts) -> Admi
     match (check(request, facts), request.consent) {
         (Err(refusal), _) => Admission::Refuse(refusal),
         (Ok(()), Consent::Auto) => Admission::Admit,
-        (Ok(()), Consent::Ask | Consent::AskWithin(_)) => Admission::Park,
+        (Ok(()), Consent::Ask | Consent::AskWithin(_) | Consent::AskOf { .. }) => Admission::Park,
         (Ok(()), Consent::Deny) => Admission::Refuse(denied(request)),
     }
 }
@@ -314,7 +314,7 @@ mod tests {
                 agents: &self.agents,
                 budget: &self.budget,
                 sub_budget: None,
-                consent: self.consent,
+                consent: &self.consent,
                 now: Duration::ZERO,
             };
             let probed = would_admit(&request, &self.facts);

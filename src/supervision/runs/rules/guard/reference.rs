@@ -100,7 +100,7 @@ fn ask(chain: &Chain, question: &Question) -> Admission {
         agents: &BTreeSet::new(),
         budget: &Budget::new(1),
         sub_budget: None,
-        consent: Consent::Auto,
+        consent: &Consent::Auto,
         now: Duration::ZERO,
     };
     admit(&request, &mut AdmissionFacts::default())

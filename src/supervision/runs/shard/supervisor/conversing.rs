@@ -43,7 +43,7 @@ impl RunShard {
             let look = shared.conversations.look(&conversation, who, durability, (&shared.queue, now.wall));
             let message = match answer_of(look).await {
                 Ok(ConversationCheck::Waits) => return,
-                Ok(ConversationCheck::Read(read)) => RunMessage::ConversationRead { read: Box::new(read) },
+                Ok(ConversationCheck::Read(read)) => RunMessage::ConversationRead { read },
                 Ok(ConversationCheck::Foreign(owner)) => {
                     let error = format!("conversation {conversation} belongs to {owner}; choose another one");
                     RunMessage::Fail { error }

@@ -98,7 +98,14 @@ enum Voice {
 impl Voice {
     fn decision(self, at: Timestamp) -> Decision {
         let by = if self == Self::Silence { EXPIRY } else { "ann" };
-        Decision { approved: self == Self::Yes, by: by.into(), reason: "".into(), at, terms: Terms::Once }
+        Decision {
+            approved: self == Self::Yes,
+            by: by.into(),
+            reason: "".into(),
+            at,
+            terms: Terms::Once,
+            votes: Vec::new(),
+        }
     }
 }
 
@@ -295,6 +302,10 @@ impl Shard {
             agent: AgentName::new("first").unwrap(),
             action: write_file(1, 0),
             policy: "ask".into(),
+            deciders: crate::messages::Deciders::default(),
+            requester: None,
+            escalates_at: None,
+            edited_by: None,
             nonce: 1,
             expires_at: Timestamp::default(),
         });

@@ -13,7 +13,9 @@ pub(super) fn refuse(run: RunId, message: RunMessage) {
             if let TurnRequest::Settle(Settled { usage, .. }) = request {
                 tracing::warn!(parent: None, turn = %id(key.turn), ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
             }
-            reply.map(|reply| reply.send(TurnReply::Gone));
+            if let Some(reply) = reply {
+                let _ = reply.send(TurnReply::Gone);
+            }
         }
         RunMessage::Answer { asked: RequestKey { turn, ordinal }, nonce, ack, .. } => {
             let question = QuestionId { request: RequestId { turn: id(turn), ordinal }, nonce };

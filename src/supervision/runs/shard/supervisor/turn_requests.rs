@@ -30,7 +30,9 @@ pub(super) fn on_request(
         return;
     }
     let Some(turn) = live.run.turn(number).filter(|turn| turn.attempt == attempt) else {
-        reply.map(|reply| reply.send(TurnReply::Gone));
+        if let Some(reply) = reply {
+            let _ = reply.send(TurnReply::Gone);
+        }
         return;
     };
     match request {
@@ -76,12 +78,14 @@ pub(super) fn on_request(
             let facts = once::Facts {
                 at,
                 nonce: context.random,
-                expires_at: at + expiry::time_for(&live.run.submission().task, Consent::Ask, context.approval_ttl),
+                expires_at: at + expiry::time_for(&live.run.submission().task, &Consent::Ask, context.approval_ttl),
                 on_unknown: context.on_unknown,
             };
             match once::decide(key, record, &request, facts) {
                 Some(Decided::Changed(difference)) => {
-                    reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                    if let Some(reply) = reply {
+                        let _ = reply.send(TurnReply::Changed(difference));
+                    }
                     return;
                 }
                 Some(Decided::Recorded) => {}
@@ -90,7 +94,9 @@ pub(super) fn on_request(
                 }
                 None => match record.map(|record| matches_record(record, &request)) {
                     Some(Err(difference)) => {
-                        reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                        if let Some(reply) = reply {
+                            let _ = reply.send(TurnReply::Changed(difference));
+                        }
                         return;
                     }
                     Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..) | TurnRequest::FailStep(..)) => {}

@@ -1,0 +1,236 @@
+//! Who decides about an action: a number of people, of a group or of all, and who is in which group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_text::visible;
+use serde::{Deserialize, Serialize};
+
+use super::Consent;
+
+/// Who decides about an action, as a policy asks for it ([`Consent::AskOf`]). One denial denies, whoever of them it comes from.
+///
+/// ```
+/// use callboard::messages::Deciders;
+/// let deciders = Deciders { at_least: 2, excludes_requester: true, ..Deciders::of("ops") };
+/// assert_eq!(deciders.to_string(), "2 of ops, not the requester");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deciders {
+    /// The group whose people decide; `None`: everybody who may approve.
+    pub group: Option<Arc<str>>,
+    /// How many different people have to approve; at least one has to.
+    pub at_least: u32,
+    /// Whether the person who asked for the run, or whose token did, may not decide about it.
+    pub excludes_requester: bool,
+    /// Who may decide as well when this has taken long; `None`: nobody else.
+    pub escalation: Option<Escalation>,
+}
+
+/// Another group that may decide after some time without a decision ([`Deciders::escalation`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// How long after the question was asked.
+    pub after: Duration,
+    /// The group whose people may decide then, beside those of [`Deciders::group`].
+    pub group: Arc<str>,
+}
+
+/// By default one person decides, of all who may approve.
+impl Default for Deciders {
+    fn default() -> Self {
+        Self { group: None, at_least: 1, excludes_requester: false, escalation: None }
+    }
+}
+
+impl Deciders {
+    /// One person of a group.
+    #[must_use]
+    pub fn of(group: &str) -> Self {
+        Self { group: Some(group.into()), ..Self::default() }
+    }
+
+    /// How many people have to approve.
+    pub(crate) fn needed(&self) -> usize {
+        usize::try_from(self.at_least.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Those who satisfy both; `None` if there are none, because each wants people of another group.
+    fn strictest(&self, other: &Self) -> Option<Self> {
+        let group = match (&self.group, &other.group) {
+            (Some(one), Some(another)) if one != another => return None,
+            (one, another) => one.clone().or_else(|| another.clone()),
+        };
+        // Who names no group is satisfied by the people of the other's, and also by those of its escalation.
+        let escalation = match (&self.escalation, &other.escalation) {
+            (Some(one), Some(another)) if one.group == another.group => {
+                Some(Escalation { after: one.after.max(another.after), group: Arc::clone(&one.group) })
+            }
+            (Some(one), None) if other.group.is_none() => Some(one.clone()),
+            (None, Some(one)) if self.group.is_none() => Some(one.clone()),
+            (Some(_), Some(_) | None) | (None, Some(_) | None) => None,
+        };
+        Some(Self {
+            group,
+            at_least: self.at_least.max(other.at_least),
+            excludes_requester: self.excludes_requester || other.excludes_requester,
+            escalation,
+        })
+    }
+}
+
+/// Writes how many people of which group, such as `2 of ops, not the requester`.
+impl fmt::Display for Deciders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.needed())?;
+        match &self.group {
+            Some(group) => write!(f, " of {}", visible(group))?,
+            None => f.write_str(" of all who may approve")?,
+        }
+        if self.excludes_requester {
+            f.write_str(", not the requester")?;
+        }
+        Ok(())
+    }
+}
+
+/// The people of each group, and whose the names are that ask for runs: what a board knows about those who decide
+/// ([`Builder::groups`](crate::Builder::groups)). Without it a group has nobody, and a requester is a person of that name.
+///
+/// ```
+/// use callboard::messages::Groups;
+/// let groups = Groups::default().group("ops", ["ann", "bob"]).requester("laptop", "ann");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    people: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    requesters: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Groups {
+    /// Adds people to a group, by the names that decisions are made in.
+    #[must_use]
+    pub fn group(mut self, group: &str, people: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.people.entry(group.into()).or_default().extend(people.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets whose a name is that runs are asked for in ([`Task::from_agent`](crate::messages::Task::from_agent)), such as that of
+    /// a token.
+    #[must_use]
+    pub fn requester(mut self, name: &str, person: &str) -> Self {
+        self.requesters.insert(name.into(), person.into());
+        self
+    }
+
+    /// Whether the person is in the group.
+    pub(crate) fn has(&self, group: &str, person: &str) -> bool {
+        self.people.get(group).is_some_and(|people| people.contains(person))
+    }
+
+    /// Who has asked for a run in this name.
+    pub(crate) fn person_of<'a>(&'a self, requester: &'a str) -> &'a str {
+        self.requesters.get(requester).map_or(requester, |person| person)
+    }
+}
+
+impl Consent {
+    /// The stricter of two answers. Of two that ask: the shorter time, and those who satisfy both; it is denied if each wants people
+    /// of another group.
+    #[must_use]
+    pub fn strictest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
+            (Self::Auto, other) => other,
+            (one, Self::Auto) => one,
+            (one, other) => {
+                let within = match (one.time(), other.time()) {
+                    (Some(time), Some(other)) => Some(time.min(other)),
+                    (time, other) => time.or(other),
+                };
+                let (one, other) = (one.deciders(), other.deciders());
+                match (one, other, within) {
+                    (None, None, None) => Self::Ask,
+                    (None, None, Some(within)) => Self::AskWithin(within),
+                    (Some(deciders), None, within) | (None, Some(deciders), within) => {
+                        Self::AskOf { deciders: Arc::clone(deciders), within }
+                    }
+                    (Some(one), Some(other), within) => match one.strictest(other) {
+                        Some(deciders) => Self::AskOf { deciders: Arc::new(deciders), within },
+                        None => Self::Deny,
+                    },
+                }
+            }
+        }
+    }
+
+    /// How long people have, if the policy sets it.
+    #[must_use]
+    pub const fn time(&self) -> Option<Duration> {
+        match self {
+            Self::AskWithin(time) => Some(*time),
+            Self::AskOf { within, .. } => *within,
+            Self::Auto | Self::Ask | Self::Deny => None,
+        }
+    }
+
+    /// Who decides, if the policy sets it.
+    pub(crate) const fn deciders(&self) -> Option<&Arc<Deciders>> {
+        match self {
+            Self::AskOf { deciders, .. } => Some(deciders),
+            Self::Auto | Self::Ask | Self::Deny | Self::AskWithin(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_strictest_answer_counts_and_the_shortest_time() {
+        let of = |deciders: Deciders, within| Consent::AskOf { deciders: deciders.into(), within };
+        let two = Deciders { at_least: 2, ..Deciders::of("ops") };
+        let order = [
+            Consent::Auto,
+            Consent::Ask,
+            Consent::AskWithin(9 * SECOND),
+            Consent::AskWithin(SECOND),
+            of(Deciders::default(), Some(SECOND)),
+            of(Deciders::of("ops"), Some(SECOND)),
+            of(two.clone(), Some(SECOND)),
+            of(Deciders { excludes_requester: true, ..two }, Some(SECOND)),
+            Consent::Deny,
+        ];
+        for (position, stricter) in order.iter().enumerate() {
+            for other in &order[..=position] {
+                let both = [(stricter, other), (other, stricter)];
+                for (one, other) in both {
+                    assert_eq!(&one.clone().strictest(other.clone()), stricter);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_escalation_of_one_answer_does_not_widen_the_other() {
+        let of = |deciders: Deciders| Consent::AskOf { deciders: deciders.into(), within: None };
+        let escalation = |after| Some(Escalation { after, group: "leads".into() });
+        let escalating = |group, after| Deciders { escalation: escalation(after), ..Deciders::of(group) };
+        for (one, other, expected) in [
+            (escalating("ops", SECOND), Deciders::of("ops"), Some(None)),
+            (escalating("ops", SECOND), Deciders::default(), Some(escalation(SECOND))),
+            (escalating("ops", SECOND), escalating("ops", 2 * SECOND), Some(escalation(2 * SECOND))),
+            (escalating("ops", SECOND), escalating("legal", SECOND), None),
+        ] {
+            for strictest in [of(one.clone()).strictest(of(other.clone())), of(other).strictest(of(one))] {
+                let escalation = strictest.deciders().map(|deciders| deciders.escalation.clone());
+                assert_eq!(escalation, expected, "{strictest:?}");
+            }
+        }
+    }
+}
