@@ -2,6 +2,7 @@
 //!
 //! A setting has the value of its option, else of its variable, else of the file, else its default.
 
+pub(crate) mod approvals;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod people;
@@ -37,6 +38,7 @@ pub(crate) struct Config {
     role_tools: role_tools::Section,
     pub(crate) people: people::Section,
     pub(crate) telegram: Option<telegram::Section>,
+    pub(crate) approvals: approvals::Section,
     pub(crate) log: log::Section,
     pub(crate) limits: limits::Section,
     /// The text of the file, for defects that are found later.
@@ -110,10 +112,18 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
     let telegram = fields.get("telegram").and_then(|item| telegram::Section::read(item, folder, found));
     telegram.iter().flat_map(|telegram| telegram.unknown(&people)).for_each(|defect| found.add(defect));
+    let mut approvals = approvals::Section::default();
+    if let Some(item) = fields.get("groups") {
+        approvals.read_groups(item, found);
+    }
+    if let Some(item) = fields.get("approvals") {
+        approvals.read_rules(item, found);
+    }
+    approvals.check(&people.names(), found);
     let log = fields.get("log").and_then(|item| log::Section::read(item, found)).unwrap_or_default();
     let limits = fields.get("limits").and_then(|item| limits::Section::read(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve, roles, role_tools, people, telegram, log, limits, text: String::new() }
+    Config { file: None, serve, roles, role_tools, people, telegram, approvals, log, limits, text: String::new() }
 }
 
 /// # Errors
@@ -204,6 +214,13 @@ mod tests {
                 "3:19: the token \"a\" is of \"ann\" too",
             ),
             ("[people]\n\"a/../b\" = { tokens = [] }", "2:1: "),
+            ("[people]\nann = { tokens = [] }\n[groups]\nops = [\"an\"]", "4:8: there is no person \"an\""),
+            (
+                "[people]\nann = { tokens = [] }\n[groups]\nops = [\"ann\"]\n[[approvals]]\ngroup = \"ops\"\nat_least = 2",
+                "6:9: 2 of \"ops\" have to approve, which has 1",
+            ),
+            ("[[approvals]]\ngroup = \"ops\"", "2:9: there is no group \"ops\""),
+            ("approvals = [{ escalate_after = \"1h\" }]", "1:14: `escalate_after` and `escalate_to` belong together"),
             (
                 "[log]\nformat = \"jason\"",
                 "2:10: `format` must be \"text\" or \"json\", not \"jason\"; did you mean \"json\"?",

@@ -19,6 +19,7 @@ const MAX_NAME: usize = 64;
 pub(crate) struct Section {
     /// The people, by the names of their tokens.
     people: BTreeMap<String, String>,
+    names: BTreeSet<String>,
     /// Where each token is named.
     places: Vec<(String, Place)>,
     /// The people, by the numbers of their accounts on Telegram.
@@ -36,6 +37,7 @@ impl Section {
             if let Err(error) = check_name("person", person.get_ref(), MAX_NAME) {
                 found.add(Defect::new(&Some(person.span()), error.to_string()));
             }
+            people.names.insert(person.get_ref().to_string());
             people.add(person.get_ref(), item, found);
         }
         people
@@ -82,6 +84,11 @@ impl Section {
             Defect::new(place, format!("there is no token {}{}", quoted(token), did_you_mean(likely)))
                 .advise("add it with `callboard tokens add`, or remove it here")
         })
+    }
+
+    /// All people, also those without tokens.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.names.clone()
     }
 
     /// The tokens, each with its person.

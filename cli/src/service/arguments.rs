@@ -368,6 +368,12 @@ pub(crate) struct What {
 pub(crate) struct Approve {
     #[command(flatten)]
     pub(crate) what: What,
+    /// Also approve when the same is asked again in this run, until it would have expired
+    #[arg(long)]
+    pub(crate) for_run: bool,
+    /// Approve it with these arguments, a JSON object, in place of those that were asked about; @FILE and @- read them
+    #[arg(long, value_name = "JSON", conflicts_with = "for_run")]
+    pub(crate) edit: Option<String>,
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,

@@ -158,10 +158,17 @@ fn shown(wait: &Wait) -> Value {
 }
 
 pub(super) async fn approve(arguments: &Approve) -> Result<Page, Failure> {
-    respond(&arguments.what, |wait| match wait {
-        Wait::Approval(_) => Ok((json!({ "response": "approve" }), "approved")),
-        Wait::Attention { .. } => Ok((json!({ "response": "restart" }), "started again")),
-        Wait::Question(_) | Wait::Node(_) => Err("it is answered, with `callboard answer`, and not approved"),
+    let edited = arguments.edit.as_deref().map(crate::values::json).transpose().map_err(Failure::usage)?;
+    let is_plain = edited.is_none() && !arguments.for_run;
+    respond(&arguments.what, |wait| match (wait, edited) {
+        (Wait::Approval(_), Some(edited)) => {
+            Ok((json!({ "response": "edit", "arguments": edited }), "approved with other arguments"))
+        }
+        (Wait::Approval(_), None) if is_plain => Ok((json!({ "response": "approve" }), "approved")),
+        (Wait::Approval(_), None) => Ok((json!({ "response": "approve", "for_run": true }), "approved for the run")),
+        (_, _) if !is_plain => Err("only an approval takes --for-run or --edit"),
+        (Wait::Attention { .. }, _) => Ok((json!({ "response": "restart" }), "started again")),
+        (Wait::Question(_) | Wait::Node(_), _) => Err("it is answered, with `callboard answer`, and not approved"),
     })
     .await
 }
@@ -208,7 +215,17 @@ async fn respond(
     let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
     let answered = of_board(&board).request("POST", &path, Some(&body)).await;
     let answer = accepted(answered.map_err(|error| unanswered(&error))?)?;
+    let done = missing(&wait, &answer).unwrap_or_else(|| done.to_owned());
     Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
+}
+
+/// How many people have approved and how many more have to, while more have to.
+fn missing(wait: &Wait, answer: &Value) -> Option<String> {
+    let missing = answer["missing"].as_u64().filter(|missing| *missing > 0)?;
+    let approved = answer["approved_by"].as_array().map_or(0, Vec::len) as u64;
+    let Wait::Approval(envelope) = wait else { return None };
+    let group = envelope.deciders.group.as_deref().map_or_else(String::new, |group| format!(" of {}", visible(group)));
+    Some(format!("{approved} of {} approved; needs {missing} more{group}", approved + missing))
 }
 
 /// The same error; where what was written is the code of a card, followed by the id of what waits.

@@ -88,9 +88,12 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let files = watch::Sender::new(loaded.files.clone());
     let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
     let figures = Figures::record();
+    let approvals = std::mem::take(&mut config.approvals);
+    let groups = approvals.groups(people.tokens());
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);
     let builder =
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
+    let builder = builder.groups(groups).approval_policy(move |question| approvals.consent(question));
     let builder = builder.run_limits(move |from| {
         let of_token = from.map(|token| runs_of_tokens.per_run_of(token.as_str())).unwrap_or_default();
         per_run.min(of_token)

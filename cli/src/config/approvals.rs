@@ -1,0 +1,196 @@
+//! `[groups]` and `[[approvals]]`: which people are in which group, and of which actions several of them decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use callboard::actors::PolicyQuestion;
+use callboard::messages::{ActionKind, Consent, Deciders, Escalation, Groups};
+use callboard_documents::toml::{DeValue, Fields, Item, boolean, count, duration, list, mismatch, string, word};
+use callboard_documents::{Defect, Found, Place, Placed};
+use callboard_text::{check_name, did_you_mean, quoted, typo_of};
+
+const GROUPS: &str = "write [groups], and below it ops = [\"ann\", \"bob\"]";
+const RULES: &str = "write [[approvals]], and below it group = \"ops\" and at_least = 2";
+/// The longest name of a group, in characters.
+const MAX_NAME: usize = 64;
+
+/// The groups, and the rules about who decides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    /// The people of each group, with their places.
+    groups: BTreeMap<String, Vec<Placed<String>>>,
+    rules: Vec<Rule>,
+    /// Groups that rules name, with their places and how many people of each have to approve.
+    named: Vec<(String, Place, u32)>,
+}
+
+/// Who decides about some actions: the first rule that is about an action counts.
+#[derive(Clone, Debug)]
+struct Rule {
+    kind: ActionKind,
+    /// The agents and the actions that it is about; all if there are none.
+    agents: BTreeSet<String>,
+    actions: BTreeSet<String>,
+    deciders: Arc<Deciders>,
+}
+
+impl Section {
+    pub(super) fn read_groups(&mut self, item: &Item<'_>, found: &mut Found) {
+        let DeValue::Table(table) = item.get_ref() else {
+            found.add(mismatch("the section `groups`", "a table", item).advise(GROUPS));
+            return;
+        };
+        for (name, item) in table.iter() {
+            if let Err(error) = check_name("group", name.get_ref(), MAX_NAME) {
+                found.add(Defect::new(&Some(name.span()), error.to_string()));
+            }
+            let people = list(("a group", item), GROUPS, found).iter();
+            let people = people.filter_map(|item| {
+                let value = string("a person", "the name of one", item, found)?.to_owned();
+                Some(Placed { value, place: Some(item.span()) })
+            });
+            self.groups.insert(name.get_ref().to_string(), people.collect());
+        }
+    }
+
+    pub(super) fn read_rules(&mut self, item: &Item<'_>, found: &mut Found) {
+        for item in list(("approvals", item), RULES, found) {
+            if let Some(rule) = self.rule(item, found) {
+                self.rules.push(rule);
+            }
+        }
+    }
+
+    fn rule(&mut self, item: &Item<'_>, found: &mut Found) -> Option<Rule> {
+        let mut fields = Fields::of("a rule of `approvals`", item, RULES, found)?;
+        let (agents, actions) = (names("agents", &mut fields, found), names("actions", &mut fields, found));
+        let kinds = [("requested", ActionKind::Requested), ("handoff", ActionKind::Handoff)];
+        let kind = fields.field("kind").and_then(|field| word(field, &kinds, found)).unwrap_or(ActionKind::Requested);
+        let group = fields.text("group", found);
+        let at_least = fields.field("at_least").and_then(|field| count(field, found)).map_or(1, |count| count.value);
+        let excludes_requester = fields.field("exclude_requester").and_then(|field| boolean(field, found));
+        let after = fields.field("escalate_after").and_then(|field| duration(field, found));
+        let to = fields.text("escalate_to", found);
+        fields.close(found);
+        self.named.extend(group.iter().map(|group| (group.value.clone(), group.place.clone(), at_least)));
+        self.named.extend(to.iter().map(|group| (group.value.clone(), group.place.clone(), 1)));
+        let escalation = match (after, to) {
+            (Some(after), Some(to)) => Some(Escalation { after: after.value, group: to.value.into() }),
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => {
+                let advice = "write both, or none of them";
+                found.add(
+                    Defect::new(&Some(item.span()), "`escalate_after` and `escalate_to` belong together")
+                        .advise(advice),
+                );
+                None
+            }
+        };
+        let group = group.map(|group| group.value.into());
+        let excludes_requester = excludes_requester.unwrap_or(false);
+        Some(Rule {
+            kind,
+            agents,
+            actions,
+            deciders: Arc::new(Deciders { group, at_least, excludes_requester, escalation }),
+        })
+    }
+
+    /// The defects of people and groups that are not there, and of groups with fewer people than have to approve.
+    pub(super) fn check(&self, people: &BTreeSet<String>, found: &mut Found) {
+        for person in self.groups.values().flatten().filter(|person| !people.contains(&person.value)) {
+            let likely = did_you_mean(typo_of(&person.value, people.iter().map(String::as_str)));
+            let problem = format!("there is no person {}{likely}", quoted(&person.value));
+            found.add(Defect::new(&person.place, problem).advise("add them to [people], or remove them here"));
+        }
+        for (group, place, at_least) in &self.named {
+            let Some(members) = self.groups.get(group) else {
+                let likely = did_you_mean(typo_of(group, self.groups.keys().map(String::as_str)));
+                let problem = format!("there is no group {}{likely}", quoted(group));
+                found.add(Defect::new(place, problem).advise("add it to [groups], or name another one"));
+                continue;
+            };
+            let members: BTreeSet<&str> = members.iter().map(|person| &*person.value).collect();
+            if members.len() < *at_least as usize {
+                let problem = format!("{at_least} of {} have to approve, which has {}", quoted(group), members.len());
+                found.add(Defect::new(place, problem).advise("add people to the group, or set `at_least` lower"));
+            }
+        }
+    }
+
+    /// The groups, for a board. `tokens` are the names that runs are asked for in, each with its person.
+    pub(crate) fn groups(&self, tokens: impl Iterator<Item = (String, String)>) -> Groups {
+        let groups = self.groups.iter().fold(Groups::default(), |groups, (name, people)| {
+            groups.group(name, people.iter().map(|person| Arc::<str>::from(&*person.value)))
+        });
+        tokens.fold(groups, |groups, (token, person)| groups.requester(&token, &person))
+    }
+
+    /// What a board answers about an action.
+    pub(crate) fn consent(&self, question: &PolicyQuestion<'_>) -> Consent {
+        let usual = question.default_consent();
+        let is_about = |names: &BTreeSet<String>, name: &str| names.is_empty() || names.contains(name);
+        let rule = self.rules.iter().find(|rule| {
+            rule.kind == question.kind
+                && is_about(&rule.agents, question.agent.as_str())
+                && is_about(&rule.actions, &question.action.action)
+        });
+        match rule {
+            Some(rule) if rule.kind == ActionKind::Handoff || usual != Consent::Auto => {
+                Consent::AskOf { deciders: Arc::clone(&rule.deciders), within: None }
+            }
+            Some(_) | None => usual,
+        }
+    }
+}
+
+fn names(key: &'static str, fields: &mut Fields<'_>, found: &mut Found) -> BTreeSet<String> {
+    let items = fields.field(key).map(|field| list(field, RULES, found)).unwrap_or_default();
+    items.iter().filter_map(|item| Some(string("a name", "a text", item, found)?.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::actors::Mode;
+    use callboard::messages::{Action, AgentName};
+    use callboard_documents::toml;
+
+    use super::*;
+
+    #[test]
+    fn the_first_rule_about_an_action_says_who_decides() {
+        let text = "[groups]\nops = [\"ann\", \"bob\"]\nleads = [\"cat\"]\n\
+            [[approvals]]\nagents = [\"coder\"]\nactions = [\"ShellExec\"]\ngroup = \"ops\"\nat_least = 2\nexclude_requester = true\n\
+            escalate_after = \"2h\"\nescalate_to = \"leads\"\n\
+            [[approvals]]\nkind = \"handoff\"\ngroup = \"leads\"\n";
+        let mut found = Found::default();
+        let section = toml::read(text, "", &mut found, |document, found| {
+            let (mut section, mut fields) = (Section::default(), Fields::document("it", document));
+            section.read_groups(fields.get("groups").unwrap(), found);
+            section.read_rules(fields.get("approvals").unwrap(), found);
+            section
+        });
+        let section = found.or(section).unwrap();
+        let consent = |agent: &str, kind, action: &str, mode| {
+            let (agent, action) = (AgentName::new(agent).unwrap(), Action::new(action, "x", ""));
+            let question =
+                PolicyQuestion { agent: &agent, mode, has_effects: false, kind, action: &action, each_time: false };
+            match section.consent(&question) {
+                Consent::AskOf { deciders, .. } => deciders.to_string(),
+                other => format!("{other:?}"),
+            }
+        };
+        let (requested, handoff) = (ActionKind::Requested, ActionKind::Handoff);
+        for (agent, kind, action, mode, expected) in [
+            ("coder", requested, "ShellExec", Mode::Build, "2 of ops, not the requester"),
+            ("coder", requested, "FileWrite", Mode::Build, "Ask"),
+            ("tester", requested, "ShellExec", Mode::Build, "Ask"),
+            ("coder", requested, "ShellExec", Mode::Plan, "Auto"),
+            ("tester", handoff, "handoff", Mode::Build, "1 of leads"),
+        ] {
+            assert_eq!(consent(agent, kind, action, mode), expected, "{agent} {action}");
+        }
+    }
+}
