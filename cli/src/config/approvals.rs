@@ -137,7 +137,7 @@ impl Section {
         });
         match rule {
             Some(rule) if rule.kind == ActionKind::Handoff || usual != Consent::Auto => {
-                Consent::AskOf { deciders: Arc::clone(&rule.deciders), within: None }
+                usual.strictest(Consent::AskOf { deciders: Arc::clone(&rule.deciders), within: None })
             }
             Some(_) | None => usual,
         }
