@@ -14,7 +14,7 @@ use crate::arriving::Arriving;
 use crate::audit::Audit;
 use crate::dashboard::state::Dashboard;
 use crate::figures::{Answered, Measured};
-use crate::inbox::{Live, Reading};
+use crate::inbox::{Live, Reading, Sources};
 use crate::index::Index;
 use crate::knowledge::base::FactsCell;
 use crate::limits::HttpLimits;
@@ -61,6 +61,11 @@ impl Context {
     /// Where the agents are from, as far as the server was given it.
     pub(crate) fn agent_files(&self) -> AgentFiles {
         self.files.as_ref().map(|files| files.borrow().clone()).unwrap_or_default()
+    }
+
+    /// Where the items of the inbox are gathered from.
+    pub(crate) fn inbox_sources(&self) -> Sources {
+        Sources { board: self.board.clone(), files: self.files.clone() }
     }
 
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {

@@ -8,9 +8,7 @@ use std::time::Duration;
 use callboard_text::visible;
 use serde::{Deserialize, Serialize};
 
-use super::Consent;
-
-/// Who decides about an action, as a policy asks for it ([`Consent::AskOf`]). One denial denies, whoever of them it comes from.
+/// Who decides about an action, as a policy asks for it ([`Consent::AskOf`](super::Consent::AskOf)). One denial denies, whoever of them it comes from.
 ///
 /// ```
 /// use callboard::messages::Deciders;
@@ -58,7 +56,7 @@ impl Deciders {
     }
 
     /// Those who satisfy both; `None` if there are none, because each wants people of another group.
-    fn strictest(&self, other: &Self) -> Option<Self> {
+    pub(super) fn strictest(&self, other: &Self) -> Option<Self> {
         let group = match (&self.group, &other.group) {
             (Some(one), Some(another)) if one != another => return None,
             (one, another) => one.clone().or_else(|| another.clone()),
@@ -133,104 +131,5 @@ impl Groups {
     /// Who has asked for a run in this name.
     pub(crate) fn person_of<'a>(&'a self, requester: &'a str) -> &'a str {
         self.requesters.get(requester).map_or(requester, |person| person)
-    }
-}
-
-impl Consent {
-    /// The stricter of two answers. Of two that ask: the shorter time, and those who satisfy both; it is denied if each wants people
-    /// of another group.
-    #[must_use]
-    pub fn strictest(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
-            (Self::Auto, other) => other,
-            (one, Self::Auto) => one,
-            (one, other) => {
-                let within = match (one.time(), other.time()) {
-                    (Some(time), Some(other)) => Some(time.min(other)),
-                    (time, other) => time.or(other),
-                };
-                let (one, other) = (one.deciders(), other.deciders());
-                match (one, other, within) {
-                    (None, None, None) => Self::Ask,
-                    (None, None, Some(within)) => Self::AskWithin(within),
-                    (Some(deciders), None, within) | (None, Some(deciders), within) => {
-                        Self::AskOf { deciders: Arc::clone(deciders), within }
-                    }
-                    (Some(one), Some(other), within) => match one.strictest(other) {
-                        Some(deciders) => Self::AskOf { deciders: Arc::new(deciders), within },
-                        None => Self::Deny,
-                    },
-                }
-            }
-        }
-    }
-
-    /// How long people have, if the policy sets it.
-    #[must_use]
-    pub const fn time(&self) -> Option<Duration> {
-        match self {
-            Self::AskWithin(time) => Some(*time),
-            Self::AskOf { within, .. } => *within,
-            Self::Auto | Self::Ask | Self::Deny => None,
-        }
-    }
-
-    /// Who decides, if the policy sets it.
-    pub(crate) const fn deciders(&self) -> Option<&Arc<Deciders>> {
-        match self {
-            Self::AskOf { deciders, .. } => Some(deciders),
-            Self::Auto | Self::Ask | Self::Deny | Self::AskWithin(_) => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn the_strictest_answer_counts_and_the_shortest_time() {
-        let of = |deciders: Deciders, within| Consent::AskOf { deciders: deciders.into(), within };
-        let two = Deciders { at_least: 2, ..Deciders::of("ops") };
-        let order = [
-            Consent::Auto,
-            Consent::Ask,
-            Consent::AskWithin(9 * SECOND),
-            Consent::AskWithin(SECOND),
-            of(Deciders::default(), Some(SECOND)),
-            of(Deciders::of("ops"), Some(SECOND)),
-            of(two.clone(), Some(SECOND)),
-            of(Deciders { excludes_requester: true, ..two }, Some(SECOND)),
-            Consent::Deny,
-        ];
-        for (position, stricter) in order.iter().enumerate() {
-            for other in &order[..=position] {
-                let both = [(stricter, other), (other, stricter)];
-                for (one, other) in both {
-                    assert_eq!(&one.clone().strictest(other.clone()), stricter);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_escalation_of_one_answer_does_not_widen_the_other() {
-        let of = |deciders: Deciders| Consent::AskOf { deciders: deciders.into(), within: None };
-        let escalation = |after| Some(Escalation { after, group: "leads".into() });
-        let escalating = |group, after| Deciders { escalation: escalation(after), ..Deciders::of(group) };
-        for (one, other, expected) in [
-            (escalating("ops", SECOND), Deciders::of("ops"), Some(None)),
-            (escalating("ops", SECOND), Deciders::default(), Some(escalation(SECOND))),
-            (escalating("ops", SECOND), escalating("ops", 2 * SECOND), Some(escalation(2 * SECOND))),
-            (escalating("ops", SECOND), escalating("legal", SECOND), None),
-        ] {
-            for strictest in [of(one.clone()).strictest(of(other.clone())), of(other).strictest(of(one))] {
-                let escalation = strictest.deciders().map(|deciders| deciders.escalation.clone());
-                assert_eq!(escalation, expected, "{strictest:?}");
-            }
-        }
     }
 }

@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use callboard_text::visible;
 use serde::{Deserialize, Serialize};
 
 use super::{AgentName, Json, Timestamp};
 
+mod consent;
 mod deciders;
 mod envelope;
 mod votes;
 
+pub use consent::Consent;
 pub use deciders::{Deciders, Escalation, Groups};
 pub use envelope::Envelope;
 pub(crate) use votes::Barred;
@@ -81,29 +82,6 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", visible(&self.action), visible(&self.target))
     }
-}
-
-/// The decision of a policy about an action, before people are asked (SEMANTICS 9).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Consent {
-    /// The action goes ahead, and nobody is asked.
-    #[default]
-    Auto,
-    /// A person decides, within the time that the task sets ([`Task::approval_ttl`](super::Task::approval_ttl)), or
-    /// else the board; silence denies. A delegation is refused instead.
-    Ask,
-    /// The action is refused, and nobody is asked.
-    Deny,
-    /// A human decides, and silence denies after this long, whatever the task and the board set.
-    AskWithin(Duration),
-    /// As [`Consent::Ask`], and these people decide.
-    AskOf {
-        /// Who decides, and how many of them have to approve.
-        deciders: Arc<Deciders>,
-        /// How long they have, as for [`Consent::AskWithin`]; `None`: what the task or the board sets.
-        within: Option<Duration>,
-    },
 }
 
 /// The name of the decider for decisions by the policy.

@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Streams an event at once, and one for each change from then on.
 pub(super) async fn events(State(context): Shared, Extension(caller): Extension<Caller>) -> Result<Response, Problem> {
     let permit = context.streams.open(&caller)?;
-    let inbox = context.live.watch(&context).await?;
+    let inbox = context.live.watch(context.inbox_sources()).await?;
     let watching = Watching { context: Arc::clone(&context), inbox, agents: None };
     let changes = futures::stream::unfold(watching, |mut watching| async { Some((watching.next().await?, watching)) });
     Ok(answer(&context, caller, permit, changes))

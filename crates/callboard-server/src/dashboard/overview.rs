@@ -7,7 +7,7 @@ use callboard_text::exact;
 use maud::{Markup, html};
 
 use crate::context::Context;
-use crate::inbox::{Filter, Item, ItemKind, Page, gather};
+use crate::inbox::{Filter, Item, ItemKind, Page};
 use crate::knowledge::reserved;
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
@@ -39,7 +39,7 @@ fn is_failed_agent(kind: ItemKind) -> bool {
 
 /// The first line, as `callboard serve` prints it, and what needs a person.
 pub(super) async fn overview(context: &Context, caller: &Caller) -> Result<Markup, Problem> {
-    let (own, gathered) = (own_agents(context), gather(context).await?.seen_by(caller));
+    let (own, gathered) = (own_agents(context), context.inbox_sources().gather().await?.seen_by(caller));
     let page = Page::of(context, &gathered, &Filter::default(), (None, MAX_ROWS)).await?;
     let failed = page.counts.iter().filter(|(kind, _)| is_failed_agent(**kind)).map(|(_, count)| count).sum::<usize>();
     let waiting = page.counts.values().sum::<usize>() - failed;

@@ -11,7 +11,6 @@ use super::assets::{ICON, SCRIPT, STYLE};
 use super::state::Dashboard;
 use super::{overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
-use crate::inbox::gather;
 use crate::problem::Problem;
 use crate::query;
 use crate::tokens::{Caller, Scope};
@@ -113,7 +112,7 @@ pub(super) async fn whole(
 ) -> Result<Response, Problem> {
     let [id] = query::values(query.as_deref(), ["id"])?;
     let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
-    let gathered = gather(&context).await?.seen_by(&caller);
+    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
     let item = gathered.items.iter().find(|item| item.id.to_string() == id);
     let item = item.ok_or_else(|| Problem::not_found("this no longer waits"))?;
     Ok(page(StatusCode::OK, overview::whole(item, gathered.pending_of(item))))

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use callboard::Callboard;
 use callboard::messages::Pending;
+use tokio::sync::watch;
 
-use crate::context::Context;
+use crate::agent_files::AgentFiles;
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
@@ -51,12 +53,25 @@ fn may_see(caller: &Caller, item: &Item) -> bool {
     !matches!(item.kind, ItemKind::FailedAgent | ItemKind::Quarantined) || caller.scopes.contains(&Scope::Admin)
 }
 
-/// Gathers all items of a board.
-///
-/// # Errors
-/// The store cannot be read.
-pub(crate) async fn gather(context: &Context) -> Result<Gathered, Problem> {
-    let board = &context.board;
+/// Where items are gathered from.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) board: Callboard,
+    pub(crate) files: Option<watch::Receiver<AgentFiles>>,
+}
+
+impl Sources {
+    /// Gathers all items.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) async fn gather(&self) -> Result<Gathered, Problem> {
+        let refused = self.files.as_ref().map(|files| files.borrow().refused.clone()).unwrap_or_default();
+        gather(&self.board, &refused).await
+    }
+}
+
+async fn gather(board: &Callboard, refused: &BTreeMap<String, String>) -> Result<Gathered, Problem> {
     let mut pending = board.people().pending().await;
     // Of one more it is known that there are more.
     let failures = board.dead_letters().open(None, MAX_FAILURES + 1).await;
@@ -66,7 +81,7 @@ pub(crate) async fn gather(context: &Context) -> Result<Gathered, Problem> {
     failures.truncate(MAX_FAILURES);
     let mut items: Vec<Item> = pending.iter().map(Item::of_pending).collect();
     items.extend(board.agents().failed().iter().map(|(agent, error)| Item::of_failed_agent(agent, error)));
-    items.extend(context.agent_files().refused.iter().map(|(name, why)| Item::of_refused_file(name, why)));
+    items.extend(refused.iter().map(|(name, why)| Item::of_refused_file(name, why)));
     items.extend(board.quarantined().iter().map(|(run, why)| Item::of_quarantined(*run, why)));
     items.extend(failures.iter().map(Item::of_failure));
     in_order(&mut items);

@@ -4,22 +4,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
-use axum::response::Response;
-use axum::response::sse::Event;
-use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::sync::watch;
 
-use crate::context::{Context, Shared};
-use crate::events::answer;
 use crate::problem::Problem;
-use crate::query;
-use crate::tokens::Caller;
 
-use super::gathered::{Gathered, gather};
+use super::gathered::{Gathered, Sources};
 
 /// How often the inbox is gathered for those who watch it.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -36,8 +26,8 @@ impl Live {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub(crate) async fn watch(&self, context: &Arc<Context>) -> Result<Seen, Problem> {
-        let now = Arc::new(gather(context).await?);
+    pub(crate) async fn watch(&self, sources: Sources) -> Result<Seen, Problem> {
+        let now = Arc::new(sources.gather().await?);
         let mut live = self.0.lock();
         if let Some(sender) = live.upgrade() {
             return Ok(sender.subscribe());
@@ -45,21 +35,20 @@ impl Live {
         let (sender, seen) = watch::channel(now);
         let sender = Arc::new(sender);
         *live = Arc::downgrade(&sender);
-        drop(tokio::spawn(gather_while_watched(sender, Arc::downgrade(context))));
+        drop(tokio::spawn(gather_while_watched(sender, sources)));
         Ok(seen)
     }
 }
 
-/// Ends when nobody watches any more, or the server is gone.
-async fn gather_while_watched(sender: Arc<watch::Sender<Arc<Gathered>>>, context: Weak<Context>) {
+/// Ends when nobody watches any more.
+async fn gather_while_watched(sender: Arc<watch::Sender<Arc<Gathered>>>, sources: Sources) {
     loop {
         tokio::select! {
             () = sender.closed() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        let Some(context) = context.upgrade() else { return };
         // What cannot be read now is read the next time.
-        let Ok(gathered) = gather(&context).await else { continue };
+        let Ok(gathered) = sources.gather().await else { continue };
         sender.send_if_modified(|seen| {
             let is_news = **seen != gathered;
             if is_news {
@@ -68,28 +57,4 @@ async fn gather_while_watched(sender: Arc<watch::Sender<Arc<Gathered>>>, context
             is_news
         });
     }
-}
-
-/// Streams an event `inbox` with the number of items of each kind whenever the inbox has changed, the first at once.
-pub(crate) async fn events(
-    State(context): Shared,
-    RawQuery(query): RawQuery,
-    Extension(caller): Extension<Caller>,
-) -> Result<Response, Problem> {
-    let [] = query::values(query.as_deref(), [])?;
-    let permit = context.streams.open(&caller)?;
-    let seen = context.live.watch(&context).await?;
-    let who = caller.clone();
-    let events = stream::unfold((seen, true), |(mut seen, is_first)| async move {
-        if !is_first {
-            seen.changed().await.ok()?;
-        }
-        let gathered = Arc::clone(&seen.borrow_and_update());
-        Some((gathered, (seen, false)))
-    });
-    let events = events.map(move |gathered| {
-        let counts = gathered.counts_for(&who);
-        Event::default().event("inbox").data(json!({ "counts": counts, "is_cut": gathered.is_cut }).to_string())
-    });
-    Ok(answer(&context, caller, permit, events))
 }

@@ -1,7 +1,8 @@
 //! The inbox: one list of everything that needs a person.
 
 // - `item`: an item, its id and its actions; pure. `gathered`: all items of a board. `reading`: what their runs are about.
-// - `decisions`: what people decide, one or many at a time. `live`: the same list for those who watch it.
+// - `decisions`: what people decide, one or many at a time. `live`: the same list for those who
+// watch it.
 mod decisions;
 mod gathered;
 mod item;
@@ -9,25 +10,30 @@ mod live;
 mod reading;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::response::sse::Event;
 use axum::{Extension, Json};
 use callboard::messages::{RunId, visible};
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use crate::body::Id;
 use crate::context::{Context, Shared};
+use crate::events::answer;
 use crate::people;
 use crate::problem::Problem;
 use crate::query;
 use crate::tokens::Caller;
 
 pub(crate) use decisions::decide;
-pub(crate) use gathered::{Gathered, gather};
+pub(crate) use gathered::{Gathered, Sources};
 pub use item::{About, Item, ItemAction, ItemId, ItemKind};
+pub(crate) use live::Live;
 #[cfg(feature = "dashboard")]
 pub(crate) use live::Seen;
-pub(crate) use live::{Live, events};
 pub(crate) use reading::Reading;
 
 /// The most items of a page, and how many it has by default.
@@ -123,7 +129,7 @@ pub(crate) async fn list(
     let filter = Filter::read(kind.as_deref(), agent.map(Into::into), run.as_deref())?;
     let limit = limit.map_or(Some(LIMIT), |limit| limit.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)));
     let limit = limit.ok_or_else(|| Problem::bad(format!("`limit` in the query is a number from 1 to {MAX_LIMIT}")))?;
-    let gathered = gather(&context).await?.seen_by(&caller);
+    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
     Ok(Json(Page::of(&context, &gathered, &filter, (page.as_deref(), limit)).await?.json()))
 }
 
@@ -133,7 +139,7 @@ pub(crate) async fn get(
     Id(id): Id,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Problem> {
-    let gathered = gather(&context).await?.seen_by(&caller);
+    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
     let missing = || Problem::not_found(format!("{} does not wait; /v1/inbox lists what does", visible(&id)));
     let found = gathered.items.iter().find(|item| item.id.to_string() == id).ok_or_else(missing)?;
     let item = context.reading.complete(&context.board, vec![found.clone()]).await.pop().ok_or_else(missing)?;
@@ -144,4 +150,28 @@ pub(crate) async fn get(
         shape["card"] = json!(people::card(pending));
     }
     Ok(Json(shape))
+}
+
+/// Streams an event `inbox` with the number of items of each kind whenever the inbox has changed, the first at once.
+pub(crate) async fn events(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let [] = query::values(query.as_deref(), [])?;
+    let permit = context.streams.open(&caller)?;
+    let seen = context.live.watch(context.inbox_sources()).await?;
+    let who = caller.clone();
+    let events = stream::unfold((seen, true), |(mut seen, is_first)| async move {
+        if !is_first {
+            seen.changed().await.ok()?;
+        }
+        let gathered = Arc::clone(&seen.borrow_and_update());
+        Some((gathered, (seen, false)))
+    });
+    let events = events.map(move |gathered| {
+        let counts = gathered.counts_for(&who);
+        Event::default().event("inbox").data(json!({ "counts": counts, "is_cut": gathered.is_cut }).to_string())
+    });
+    Ok(answer(&context, caller, permit, events))
 }

@@ -173,7 +173,7 @@ async fn a_route_is_refused_without_a_token_and_without_its_scope() {
             assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
         }
         for (scope, client) in &clients {
-            if route.path == "/v1/tree/events" && *scope == needed {
+            if ["/v1/tree/events", "/v1/inbox/events"].contains(&route.path) && *scope == needed {
                 client.open(&path).await.read_until("HTTP/1.1 200 OK\r\n").await;
                 continue;
             }
