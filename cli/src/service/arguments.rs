@@ -329,13 +329,13 @@ pub(crate) struct Inbox {
     /// Only items of this run
     #[arg(long, value_name = "RUN", value_parser = written)]
     pub(crate) run: Option<String>,
-    /// Decide this about each of them: approve, deny, answer, resume, restart, retry, drop, overwrite or read_again
+    /// Decide this about each of them: approve, deny, edit, answer, resume, restart, retry, drop, overwrite or read_again
     #[arg(long = "do", value_name = "RESPONSE")]
     pub(crate) response: Option<String>,
     /// The reason, for the agent and the audit log
     #[arg(long, value_name = "TEXT", requires = "response")]
     pub(crate) reason: Option<String>,
-    /// What `answer`, `resume` and `overwrite` take, as JSON; @FILE reads it from a file
+    /// What `answer`, `edit`, `resume` and `overwrite` take, as JSON; @FILE reads it from a file
     #[arg(long, value_name = "JSON", requires = "response", value_parser = words)]
     pub(crate) value: Option<String>,
     /// Ask nothing at a terminal: print the list

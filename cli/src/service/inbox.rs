@@ -24,6 +24,9 @@ use super::follow::continuation_if_left;
 
 /// The most items of a page of the server.
 const PAGE: usize = 200;
+/// What `--do` decides.
+const RESPONSES: [&str; 10] =
+    ["approve", "deny", "edit", "answer", "resume", "restart", "retry", "drop", "overwrite", "read_again"];
 /// The width of the column with the kinds.
 const LABEL: usize = 17;
 
@@ -174,10 +177,17 @@ pub(super) async fn inbox(arguments: &Inbox) -> Result<Page, Failure> {
     let AllItems { mut items, is_cut, notes, exit } = AllItems::of(&stores).await?;
     items.retain(|listed| listed.fits(arguments, run));
     if let Some(missing) = arguments.ids.iter().find(|id| !items.iter().any(|listed| listed.id() == *id)) {
-        let text = format!("{} does not wait for a person, or no longer", visible(missing));
+        let text = format!(
+            "{} does not wait for a person, or no longer; what a run waits for is selected with --run",
+            visible(missing)
+        );
         return Err(Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes));
     }
     if let Some(response) = &arguments.response {
+        if !RESPONSES.contains(&&**response) {
+            let known = RESPONSES.join(", ");
+            return Err(Failure::usage(format!("{} is no response: there are {known}", visible(&quoted(response)))));
+        }
         let is_all = arguments.ids.is_empty() && arguments.kind.is_none() && arguments.agent.is_none() && run.is_none();
         if is_all {
             return Err(Failure::usage("name the items: write their ids, or add --kind, --agent or --run".to_owned()));
@@ -250,7 +260,7 @@ async fn decided(items: &[Listed], stores: &Stores, decision: &Value) -> Result<
         let result = decide(listed, stores, decision.clone()).await?;
         let what = format!("{} {}", visible(listed.text("agent")), listed.text("what"));
         match problem_of(&result) {
-            None => text.push_str(&format!("{}: {}\n", done(decision), what.trim())),
+            None => text.push_str(&format!("{}: {}\n", done(decision, &result), what.trim())),
             Some(problem) => {
                 refused += 1;
                 text.push_str(&format!("refused: {}: {problem}\n", what.trim()));
@@ -265,7 +275,8 @@ async fn decided(items: &[Listed], stores: &Stores, decision: &Value) -> Result<
     Ok(Page { exit, ..Page::new(folded(&text), json!({ "results": results })) })
 }
 
-fn done(decision: &Value) -> String {
+/// What was done, and how many people have to approve yet.
+fn done(decision: &Value, result: &Value) -> String {
     let response = decision["response"].as_str().unwrap_or_default();
     let past = match response {
         "approve" => "approved",
@@ -279,7 +290,10 @@ fn done(decision: &Value) -> String {
         "read_again" => "read again",
         other => other,
     };
-    visible(past)
+    match result["missing"].as_u64() {
+        Some(missing) if missing > 0 => format!("{}, and {missing} more to approve", visible(past)),
+        _ => visible(past),
+    }
 }
 
 /// Why a decision was refused, if it was.
@@ -334,7 +348,7 @@ async fn one_by_one(items: &[Listed], stores: &Stores, is_cut: bool, notes: &str
             Said::Decision(decision) => {
                 let result = decide(listed, stores, decision.clone()).await?;
                 begin = match problem_of(&result) {
-                    None => format!("{}\n", done(&decision)),
+                    None => format!("{}\n", done(&decision, &result)),
                     Some(problem) => {
                         left += 1;
                         format!("refused: {problem}\n")
@@ -369,7 +383,7 @@ fn ask(person: &mut impl Person, listed: &Listed, shown: &str) -> Said {
     let names = responses.iter().map(|response| match (*response, code) {
         ("approve", Some(code)) => format!("{code} approves"),
         ("deny", _) => "deny [REASON]".to_owned(),
-        ("answer", _) => "answer TEXT".to_owned(),
+        ("answer", _) => "“answer” and the text".to_owned(),
         ("overwrite", _) => "overwrite {\"CHANNEL\": VALUE}".to_owned(),
         (response, _) => response.to_owned(),
     });
@@ -385,7 +399,10 @@ fn ask(person: &mut impl Person, listed: &Listed, shown: &str) -> Said {
             ("approve", _) if code.is_some() => Err("type the code, which is of this card alone".to_owned()),
             ("deny", reason) if responses.contains(&"deny") => Ok(json!({ "response": "deny", "reason": reason })),
             ("answer", text) if responses.contains(&"answer") && !text.is_empty() => {
-                Ok(json!({ "response": "answer", "value": text }))
+                // An effect that was done is answered with its result.
+                let is_outcome = listed.kind() == Some(ItemKind::UnknownOutcome) && text.starts_with('{');
+                let value = if is_outcome { crate::values::json(text) } else { Ok(json!(text)) };
+                value.map(|value| json!({ "response": "answer", "value": value }))
             }
             ("overwrite", values) if responses.contains(&"overwrite") => {
                 crate::values::json(values).map(|values| json!({ "response": "overwrite", "values": values }))

@@ -72,6 +72,7 @@ fn failures_are_listed_with_what_unblocks_them_and_decided_one_by_one_or_togethe
     for (wrong, code) in [
         (&["inbox", "--do", "drop"] as &[&str], 2),
         (&["inbox", "--kind", "letters"], 2),
+        (&["inbox", "--agent", "fails", "--do", "frob"], 2),
         (&["inbox", "letter:x/1"], 3),
         (&["inbox", "--reason", "why"], 2),
     ] {

@@ -15,11 +15,13 @@ use crate::tokens::{Caller, Scope};
 /// The most rows, and the most bytes of the text of a row and of those of all rows: a page stays small however much waits.
 const MAX_ROWS: usize = 20;
 const MAX_TEXT: usize = 2_000;
-const MAX_TEXTS: usize = 10_000;
+const MAX_TEXTS: usize = 5_000;
 /// The least bytes of the text of a row, when the others have used what all may have.
 const MIN_TEXT: usize = 200;
 /// The most characters of a word in a line, such as what an action is about.
 const MAX_WORD: usize = 160;
+/// The most characters of the task of a run.
+const MAX_TASK: usize = 80;
 /// The most choices of a question that are buttons, and the most characters of one.
 const MAX_CHOICES: usize = 8;
 const MAX_CHOICE: usize = 120;
@@ -134,7 +136,7 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
             }
             dl.facts {
                 @if let Some(about) = &item.about {
-                    div { dt { "Task" } dd { bdi { (word(&about.task, MAX_WORD)) } } }
+                    div { dt { "Task" } dd { bdi { (word(&about.task, MAX_TASK)) } } }
                     @if let Some(from) = &about.from_agent { div { dt { "From" } dd { bdi { (word(from, MAX_WORD)) } } } }
                 }
                 @if let Some(run) = item.run { div { dt { "Run" } dd { code { (short(run)) } } } }
@@ -313,7 +315,15 @@ fn controls(wait: &Pending, id: &str) -> Markup {
                         @for choice in &choices { button type="button" data-value=(choice) { (word(choice, MAX_CHOICE)) } }
                     }
                 }
-                @if !is_outcome(question) {
+                @if is_outcome(question) {
+                    form.more data-response="answer" {
+                        label for=(field) { "It was done: its result, as JSON" }
+                        div.actions {
+                            textarea.grow id=(field) name="value" data-json rows="1" required { "{\"done\": null}" }
+                            button.main type="submit" { "It was done" }
+                        }
+                    }
+                } @else {
                     form.more data-response="answer" {
                         label for=(field) { "Answer" }
                         div.actions {

@@ -105,7 +105,9 @@ const decide = async (item, body) => {
     const content = await answer.json();
     const [result] = answer.ok ? content.results : [{ problem: content }];
     if (!result.problem) {
-      finish(item, "done", `${DONE[body.response]} by ${result.by} · ${timeText(new Date())}`);
+      const missing = result.missing ?? 0;
+      const needs = missing ? ` · ${missing} more ${missing === 1 ? "person has" : "people have"} to approve` : "";
+      finish(item, "done", `${DONE[body.response]} by ${result.by} · ${timeText(new Date())}${needs}`);
     } else {
       // Somebody was first, or it no longer waits.
       finish(item, [404, 409].includes(result.problem.status) ? "gone" : "wrong", result.problem.detail);

@@ -23,6 +23,9 @@ use super::item::ItemId;
 /// The most decisions of a request.
 const MAX_DECISIONS: usize = 100;
 
+/// The responses that take a reason. Those of others are in the audit log alone.
+const TAKE_REASONS: [&str; 2] = ["deny", "drop"];
+
 /// What a person decides about some items.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,9 +110,14 @@ async fn one(
         _ => String::new(),
     };
     let text = |field: &str| decision.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let sender = sender.of_decision(&text("response"), &text("reason"));
+    let (response, reason) = (text("response"), text("reason"));
+    let sender = sender.of_decision(&response, &reason);
     let (audit, from) = (Arc::clone(&context.audit), peer.as_ref().map(|peer| Arc::clone(&peer.shown)));
     let entry = Entry::begin(audit, context.now(), (sender, from), "POST", &format!("/v1/inbox/{id}"));
+    if !TAKE_REASONS.contains(&&*response) {
+        // It is recorded, and nobody else is given it.
+        decision.remove("reason");
+    }
     let decided = match ItemId::read(&id) {
         Some(id) => carry_out(context, caller, &id, decision).await,
         None => Err(Problem::not_found(format!("{} is no id of the inbox; /v1/inbox lists them", visible(&id)))),

@@ -226,7 +226,8 @@ impl Item {
                     (false, None) => "the turn waits",
                 };
                 let kind = if is_unknown { ItemKind::UnknownOutcome } else { ItemKind::Question };
-                let actions = vec![action("answer", format!("answer {id} TEXT"))];
+                let answer = if is_unknown { "--as-json '{\"done\": RESULT}'" } else { "TEXT" };
+                let actions = vec![action("answer", format!("answer {id} {answer}"))];
                 let agent = Some(question.agent.as_str());
                 (kind, agent, text_of(question), Some(question.asked_at), otherwise, actions)
             }

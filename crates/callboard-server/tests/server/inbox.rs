@@ -116,7 +116,7 @@ async fn everything_that_needs_a_person_is_one_list_in_which_it_is_decided() {
         &local,
         json!([
             { "id": id("approval"), "response": "deny", "reason": "not now" },
-            { "id": id("question"), "response": "answer", "value": "fine" },
+            { "id": id("question"), "response": "answer", "value": "fine", "reason": "in the audit log alone" },
             { "id": id("node"), "response": "resume" },
             { "id": id("conflict"), "response": "overwrite", "values": { "verdict": "accept" } },
             { "id": id("dead_letter"), "response": "retry" },
