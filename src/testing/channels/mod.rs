@@ -1,4 +1,4 @@
-//! What every [`Channel`](crate::actors::approvals::Channel) has to keep, one rule per test.
+//! What every [`Channel`] has to keep, one rule per test.
 //!
 //! [`channel_conformance!`](crate::channel_conformance) makes a module of tests out of an [`Audience`]: the people whom the channel
 //! reaches, as the test plays them. Each rule has boards of its own, on a store that outlives them:
