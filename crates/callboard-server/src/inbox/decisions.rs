@@ -30,7 +30,17 @@ const TAKE_REASONS: [&str; 2] = ["deny", "drop"];
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Decisions {
-    decisions: Vec<Map<String, Value>>,
+    decisions: Vec<OfItem>,
+}
+
+/// What a person decides about one item.
+#[derive(Deserialize)]
+struct OfItem {
+    id: String,
+    response: String,
+    /// What belongs to the response.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 /// What a person does about a turn that failed for good.
@@ -103,14 +113,9 @@ async fn one(
     context: &Arc<Context>,
     caller: &Caller,
     (sender, peer): &(Sender, Option<Peer>),
-    mut decision: Map<String, Value>,
+    OfItem { id, response, more: mut decision }: OfItem,
 ) -> Value {
-    let id = match decision.remove("id") {
-        Some(Value::String(id)) => id,
-        _ => String::new(),
-    };
-    let text = |field: &str| decision.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (response, reason) = (text("response"), text("reason"));
+    let reason = decision.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned();
     let sender = sender.of_decision(&response, &reason);
     let (audit, from) = (Arc::clone(&context.audit), peer.as_ref().map(|peer| Arc::clone(&peer.shown)));
     let entry = Entry::begin(audit, context.now(), (sender, from), "POST", &format!("/v1/inbox/{id}"));
@@ -118,6 +123,7 @@ async fn one(
         // It is recorded, and nobody else is given it.
         decision.remove("reason");
     }
+    decision.insert("response".to_owned(), json!(response));
     let decided = match ItemId::read(&id) {
         Some(id) => carry_out(context, caller, &id, decision).await,
         None => Err(Problem::not_found(format!("{} is no id of the inbox; /v1/inbox lists them", visible(&id)))),

@@ -207,6 +207,15 @@ async fn a_token_decides_what_its_scopes_allow() {
     assert!(results.iter().all(|result| result["problem"]["code"] == "missing-scope"), "{results:#?}");
     let many: Vec<Value> = (0..101).map(|_| json!({ "id": "x", "response": "approve" })).collect();
     assert_eq!(local.post("/v1/inbox/decisions", &[], &json!({ "decisions": many })).await.0, 400);
+    for malformed in
+        [json!({}), json!({ "id": "x" }), json!({ "response": "drop" }), json!({ "id": 1, "response": "drop" })]
+    {
+        assert_eq!(
+            local.post("/v1/inbox/decisions", &[], &json!({ "decisions": [malformed] })).await.0,
+            400,
+            "{malformed}"
+        );
+    }
     for path in ["/v1/inbox?kind=x", "/v1/inbox?run=x", "/v1/inbox?limit=0", "/v1/inbox?page=x", "/v1/inbox?q=1"] {
         assert_eq!(local.get(path).await.0, 400, "{path}");
     }
