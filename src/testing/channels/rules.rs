@@ -119,7 +119,7 @@ pub(super) fn a_panic_of_the_channel_loses_no_question(stage: &Stage) {
     }
 }
 
-/// Who comes late, and who clicks twice, is told who has decided; nothing changes.
+/// A late or second click is answered with who has decided; nothing changes.
 pub(super) fn a_decision_is_shown_to_everybody_and_later_choices_are_told_of_it(stage: &Stage) {
     stage.process(Mishap::None, async |process| {
         let [first, second] = stage.names();
@@ -145,7 +145,7 @@ pub(super) fn a_decision_is_shown_to_everybody_and_later_choices_are_told_of_it(
     });
 }
 
-/// One decides, and the other is told who it was.
+/// One decides, and the other is answered with who it was.
 pub(super) fn of_two_people_at_once_one_decides_and_the_other_is_told(stage: &Stage) {
     stage.process(Mishap::None, async |process| {
         let names = stage.names();

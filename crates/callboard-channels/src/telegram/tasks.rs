@@ -58,7 +58,7 @@ pub(super) struct Shared {
     sent: Notify,
 }
 
-/// What somebody is told.
+/// The answer to a click or a message.
 enum Told {
     Click { id: String, text: String },
     Reply { chat: i64, message: i64, text: String },

@@ -1,4 +1,4 @@
-//! Clicks and messages that nobody should have sent: nothing is decided, and who sent them is told so.
+//! Clicks and messages that nobody should have sent: nothing is decided, and whoever sent them gets an answer that says so.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -284,7 +284,7 @@ impl Item {
     pub fn of_quarantined(run: RunId, why: &str) -> Self {
         let id = ItemId::Quarantined(run);
         let again = ItemAction { response: "read_again", command: format!("inbox {id} --do read_again") };
-        let item = Self::new(id, ItemKind::Quarantined, (None, why), "nothing of the run goes on");
+        let item = Self::new(id, ItemKind::Quarantined, (None, why), "the run does not continue");
         Self { run: Some(run), actions: vec![again], ..item }
     }
 

@@ -345,8 +345,8 @@ fn a_phone_shows_the_overview_without_scrolling_sideways() {
     let size = browser.value("performance.getEntriesByType('navigation')[0].transferSize + performance.getEntriesByType('resource').reduce((sum, it) => sum + it.transferSize, 0)");
     assert!(size.as_f64().unwrap() < 60.0 * 1024.0, "{size} bytes");
     for (name, scheme) in [("light", "light"), ("dark", "dark")] {
-        let desk = json!({ "width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false });
-        browser.asks("Emulation.setDeviceMetricsOverride", desk);
+        let desktop = json!({ "width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        browser.asks("Emulation.setDeviceMetricsOverride", desktop);
         browser.asks(
             "Emulation.setEmulatedMedia",
             json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
