@@ -27,7 +27,7 @@ use crate::exit::Exit;
 use crate::knowledge::stored;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
-use crate::service::telegram;
+use crate::service::{telegram, webhooks};
 use crate::stores::copy::{NEEDED, free};
 use crate::stores::{Choice, Stores};
 
@@ -113,6 +113,7 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
     }
     checks.extend(settings(&arguments.files)?);
     checks.extend(bot(arguments, &stores).await);
+    checks.extend(receivers(arguments, &stores).await);
     let is_coloured = is_coloured(&std::io::stdout());
     let line = |(what, found, text): &Check| {
         let word = format!("{:<8}", found.word());
@@ -249,6 +250,26 @@ async fn bot(arguments: &Doctor, stores: &Stores) -> Option<Check> {
         Ok(Err(why)) => ("telegram", Found::Failed, format!("the bot is not reached: {why}")),
         Err(_) => ("telegram", Found::Failed, format!("the bot has not answered within {} s", ANSWER_TIME.as_secs())),
     })
+}
+
+/// The webhooks that get approvals, if the settings have any. They get a message with `--online`.
+async fn receivers(arguments: &Doctor, stores: &Stores) -> Vec<Check> {
+    const WEBHOOKS: &str = "webhooks";
+    let Ok(Ok(config)) = config::read(&arguments.files) else { return Vec::new() };
+    let config = match webhooks::config(&config.channels, (&arguments.files.root, stores), None) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(config)) => config.timeout(ANSWER_TIME),
+        Err(failure) => return vec![(WEBHOOKS, Found::Failed, failure.text().to_owned())],
+    };
+    if !arguments.online {
+        let text = "each has a secret; --online sends each a message of the type ping".to_owned();
+        return vec![(WEBHOOKS, Found::Ok, text)];
+    }
+    let line = |(name, answer): (String, Result<(), String>)| match answer {
+        Ok(()) => (WEBHOOKS, Found::Ok, format!("{name} takes messages")),
+        Err(why) => (WEBHOOKS, Found::Failed, format!("{name} takes no message: {why}")),
+    };
+    config.ping().await.into_iter().map(line).collect()
 }
 
 fn listed(models: &Result<Models, Invalid>) -> Check {

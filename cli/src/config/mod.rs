@@ -3,11 +3,13 @@
 //! A setting has the value of its option, else of its variable, else of the file, else its default.
 
 pub(crate) mod approvals;
+pub(crate) mod channels;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod people;
 mod precedence;
 mod role_tools;
+pub(crate) mod secret_source;
 pub(crate) mod serve;
 pub(crate) mod telegram;
 mod values;
@@ -38,6 +40,7 @@ pub(crate) struct Config {
     role_tools: role_tools::Section,
     pub(crate) people: people::Section,
     pub(crate) telegram: Option<telegram::Section>,
+    pub(crate) channels: channels::Section,
     pub(crate) approvals: approvals::Section,
     pub(crate) log: log::Section,
     pub(crate) limits: limits::Section,
@@ -112,6 +115,8 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
     let telegram = fields.get("telegram").and_then(|item| telegram::Section::read(item, folder, found));
     telegram.iter().flat_map(|telegram| telegram.unknown(&people)).for_each(|defect| found.add(defect));
+    let channels = fields.get("channels").map(|item| channels::Section::read(item, folder, found)).unwrap_or_default();
+    channels.check(&people.names(), found);
     let mut approvals = approvals::Section::default();
     if let Some(item) = fields.get("groups") {
         approvals.read_groups(item, found);
@@ -123,7 +128,19 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let log = fields.get("log").and_then(|item| log::Section::read(item, found)).unwrap_or_default();
     let limits = fields.get("limits").and_then(|item| limits::Section::read(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve, roles, role_tools, people, telegram, approvals, log, limits, text: String::new() }
+    Config {
+        file: None,
+        serve,
+        roles,
+        role_tools,
+        people,
+        telegram,
+        channels,
+        approvals,
+        log,
+        limits,
+        text: String::new(),
+    }
 }
 
 /// # Errors
@@ -208,6 +225,34 @@ mod tests {
                 "[telegram]\ntoken_env = \"BOT\"\napi = \"http://bots.example.org\"",
                 "3:7: `api` must be the address of a server, not \"http://bots.example.org\"",
             ),
+            (
+                "[people]\nann = { tokens = [] }\n[channels.webhooks.relay]\nurl = \"https://relay.example.org/a?b=c\"\nsecret_env = \"S\"\npeople = [\"ann\"]",
+                "",
+            ),
+            ("[channels.webhooks.relay]\nurl = \"http://relay.example.org\"\nsecret_env = \"S\"\ninsecure = true", ""),
+            (
+                "[channels.webhooks.relay]\nurl = \"http://relay.example.org/SECRET\"\nsecret_env = \"S\"",
+                "2:7: the `url` of the webhook \"relay\" cannot be used: without TLS it could be read on the way; write https://",
+            ),
+            ("[channels.webhooks.relay]\nsecret_env = \"S\"", "1:1: a webhook needs `url`"),
+            (
+                "[channels.webhooks.relay]\nurl = \"https://relay.example.org\"",
+                "1:1: the webhook \"relay\" needs `secret_file` or `secret_env`",
+            ),
+            (
+                "[channels.webhooks.relay]\nurl = \"https://a.example\"\nsecret_env = \"S\"\nsecret_file = \"s\"",
+                "1:1: the secret of the webhook \"relay\" is in one place: `secret_file` or `secret_env`",
+            ),
+            (
+                "[people]\nann = { tokens = [] }\n[channels.webhooks.relay]\nurl = \"https://a.example\"\nsecret_env = \"S\"\npeople = [\"an\"]",
+                "6:11: there is no person \"an\"",
+            ),
+            (
+                "[channels.webhooks.relay]\nurl = \"https://a.example\"\nsecret_env = \"S\"\nsecret = \"whsec_\"",
+                "4:1: a webhook has no key \"secret\"",
+            ),
+            ("[channels.webhooks.\"a/b\"]\nurl = \"https://a.example\"\nsecret_env = \"S\"", "1:20: "),
+            ("[channels]\nwebhook = 1", "2:1: the section `channels` has no key \"webhook\""),
             ("[telegram]\ntoken = \"1:a\"", "1:1: the section `telegram` needs `token_file` or `token_env`"),
             (
                 "[people]\nann = { tokens = [\"a\"] }\nbob = { tokens = [\"a\"] }",

@@ -1,18 +1,20 @@
 //! `[telegram]`: the bot by which people are asked for approvals.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use callboard_channels::telegram::{BotToken, TelegramConfig};
 use callboard_documents::toml::{Fields, Item, list, misfit, text};
 use callboard_documents::{Defect, Found, Place};
 
 use super::people;
+use super::secret_source::{SecretKeys, SecretSource};
 use super::values::integer;
 use crate::exit::Exit;
-use crate::page::{Failure, shown_path};
-use crate::values::variable;
+use crate::page::Failure;
+
+/// The secret, in words.
+pub(crate) const TOKEN: &str = "the token of the bot";
 
 const EXAMPLE: &str = "write [telegram], and below it token_file = \"bot.token\"";
 const EXAMPLE_CHATS: &str = "write chats = [12345]";
@@ -20,35 +22,23 @@ const EXAMPLE_CHATS: &str = "write chats = [12345]";
 /// What the file sets.
 #[derive(Debug)]
 pub(crate) struct Section {
-    pub(crate) token: TokenSource,
+    pub(crate) token: SecretSource,
     chats: Vec<(i64, Place)>,
     api: Option<String>,
-}
-
-/// Where the token of the bot is.
-#[derive(Debug)]
-pub(crate) enum TokenSource {
-    File(PathBuf),
-    /// The variable of this name.
-    Variable(String),
 }
 
 impl Section {
     /// Relative paths are those of `folder`.
     pub(super) fn read(item: &Item<'_>, folder: &Path, found: &mut Found) -> Option<Self> {
         let mut fields = Fields::of("the section `telegram`", item, EXAMPLE, found)?;
-        let file = fields.field("token_file").and_then(|field| text(field, found)).map(|file| folder.join(file.value));
-        let variable = fields.field("token_env").and_then(|field| text(field, found)).map(|name| name.value);
-        let is_named_twice = file.is_some() && variable.is_some();
-        let token = file.map(TokenSource::File).or(variable.map(TokenSource::Variable)).filter(|_| !is_named_twice);
-        if token.is_none() {
-            let problem = if is_named_twice {
-                "the token of the bot is in one place: `token_file` or `token_env`"
-            } else {
-                "the section `telegram` needs `token_file` or `token_env`"
-            };
-            found.add(Defect::new(&Some(item.span()), problem).advise(EXAMPLE));
-        }
+        let keys = SecretKeys {
+            what: TOKEN.to_owned(),
+            file: "token_file",
+            variable: "token_env",
+            owner: "the section `telegram`".to_owned(),
+            example: EXAMPLE,
+        };
+        let token = SecretSource::read(&mut fields, &keys, folder, found);
         let chats = fields.field("chats").map(|field| {
             let chat = |item| Some((integer(("chats", item), "a list of numbers of chats", found)?, Some(item.span())));
             list(field, EXAMPLE_CHATS, &mut Found::default()).iter().filter_map(chat).collect()
@@ -83,33 +73,15 @@ impl Section {
     /// # Errors
     /// There is no token.
     pub(crate) fn config(&self, people: &people::Section, folder: &Path) -> Result<TelegramConfig, Failure> {
-        let mut config = TelegramConfig::new(self.token.read()?, folder);
+        let (text, place) = self.token.text(TOKEN)?;
+        // What is there is not shown: it may be most of a token.
+        let token = BotToken::new(&text);
+        let token = token.map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))?;
+        let mut config = TelegramConfig::new(token, folder);
         for (account, person) in people.accounts() {
             config = config.person(account, person);
         }
         config = self.chats.iter().fold(config, |config, (chat, _)| config.chat(*chat));
         Ok(self.api.iter().fold(config, |config, url| config.api(url)))
-    }
-}
-
-impl TokenSource {
-    fn read(&self) -> Result<BotToken, Failure> {
-        let (text, place) = match self {
-            Self::File(path) => {
-                let text = fs::read_to_string(path);
-                let text = text.map_err(|error| {
-                    Failure::file(&error, format!("the token of the bot: {}: {error}", shown_path(path)))
-                })?;
-                (text, shown_path(path))
-            }
-            Self::Variable(name) => {
-                let value = variable(name).ok_or_else(|| {
-                    Failure::usage(format!("the token of the bot: the variable {name} of callboard.toml is not set"))
-                })?;
-                (value.to_string_lossy().into_owned(), format!("the variable {name}"))
-            }
-        };
-        // What is there is not shown: it may be most of a token.
-        BotToken::new(&text).map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))
     }
 }

@@ -15,6 +15,7 @@ mod mcp;
 mod own_tokens;
 mod read;
 pub(crate) mod schedule;
+mod secret_files;
 mod sending;
 mod serve;
 pub(crate) mod sign_in;
@@ -22,6 +23,7 @@ pub(crate) mod telegram;
 mod tree;
 mod turn_socket;
 mod watch;
+pub(crate) mod webhooks;
 
 use std::process::ExitCode;
 

@@ -46,7 +46,7 @@ use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswe
 use super::decide::{Detail, shown_card};
 use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
-use super::telegram;
+use super::{telegram, webhooks};
 
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
@@ -103,9 +103,13 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let channel =
         config.telegram.as_ref().map(|section| telegram::open(section, &people, places, pages)).transpose()?;
     let reached = channel.as_ref().map(TelegramChannel::state);
+    let webhooks = webhooks::open(&config.channels, places, pages)?;
+    let (receiver, unreachable) = webhooks.as_ref().map(|channel| (channel.receiver(), channel.unreachable())).unzip();
     let builder = channel.into_iter().fold(builder, callboard::Builder::channel);
+    let builder = webhooks.into_iter().fold(builder, callboard::Builder::channel);
     let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     tokio::spawn(telegram::report(reached));
+    tokio::spawn(webhooks::report(unreachable));
     let spans = telemetry::start(&board, loaded.models.clone());
     let mut reachable = Reachable::start(&board, &people).await;
     let served = async {
@@ -116,6 +120,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         server = server.limits(settings.limits).trusted_proxies(settings.proxies).people(people.tokens());
         let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
+        if let Some(receiver) = receiver {
+            server = server.webhook_decisions(receiver);
+        }
         if let Some(base) = &facts {
             server = server.knowledge(base, knowing.config());
         }

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use callboard::messages::{Pending, visible};
-use callboard_agents::hide_from_programs;
 use callboard_channels::telegram::{TelegramChannel, TelegramConfig, TelegramError, TelegramState};
 use callboard_private::FolderError;
 use tokio::sync::watch;
 
+use super::secret_files::hide;
 use crate::command_line::command_line;
 use crate::config::people;
-use crate::config::telegram::{Section, TokenSource};
+use crate::config::telegram::{Section, TOKEN};
 use crate::exit::Exit;
-use crate::page::{Failure, note, shown_path};
+use crate::page::{Failure, note};
 use crate::stores::Stores;
 
 /// The settings of the channel of these stores. The file with the token is hidden from programs of agents. `pages` is the address of the
@@ -26,18 +26,7 @@ pub(crate) fn config(
     (root, stores): (&Path, &Stores),
     pages: Option<&str>,
 ) -> Result<TelegramConfig, Failure> {
-    if let TokenSource::File(file) = &section.token {
-        let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if place(file).starts_with(place(root)) {
-            let text = format!(
-                "the token of the bot, {}, is in the folder that tools of agents work in, so they could read it: move it elsewhere, or \
-                 name another folder with --root",
-                shown_path(file)
-            );
-            return Err(Failure::new(Exit::Denied, text));
-        }
-        hide_from_programs(place(file));
-    }
+    hide(&section.token, TOKEN, root)?;
     let config = section.config(people, &stores.of_server("telegram"))?;
     let store = stores.named().map(Path::to_owned);
     let pages = pages.map_or_else(String::new, |pages| format!(", or {pages}"));

@@ -28,4 +28,5 @@ mod telegram;
 mod usage;
 mod waits;
 mod watching;
+mod webhooks;
 mod workflows;

@@ -13,6 +13,7 @@ pub(crate) mod model;
 #[cfg(target_os = "linux")]
 pub(crate) mod orders;
 pub(crate) mod project;
+pub(crate) mod relay;
 pub(crate) mod running;
 pub(crate) mod runs;
 pub(crate) mod serving;

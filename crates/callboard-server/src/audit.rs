@@ -137,6 +137,8 @@ impl Peer {
 pub(crate) struct Sender {
     who: Arc<OnceLock<Who>>,
     decision: Arc<OnceLock<[String; 2]>>,
+    /// Why a delivery without a token was refused.
+    why: Arc<OnceLock<String>>,
 }
 
 enum Who {
@@ -158,14 +160,19 @@ impl Sender {
 
     /// The same sender, of one decision among several of a request.
     pub(crate) fn of_decision(&self, response: &str, reason: &str) -> Self {
-        let one = Self { who: Arc::clone(&self.who), decision: Arc::default() };
+        let one = Self { who: Arc::clone(&self.who), ..Self::default() };
         one.decides(response, reason);
         one
     }
 
     /// A webhook, whose requests have no token, and the person whose it is.
     pub(crate) fn is_webhook(&self, name: &str, person: Option<&Arc<str>>) {
-        let _ = self.who.set(Who::Known(format!("webhook {name}").into(), person.cloned()));
+        let _ = self.who.set(Who::Known(name.into(), person.cloned()));
+    }
+
+    /// The request is a delivery that is refused, for this reason.
+    pub(crate) fn is_refused(&self, why: &str) {
+        let _ = self.why.set(visible(why).chars().take(MAX_REASON).collect());
     }
 
     /// The request is recorded together with others.
@@ -221,7 +228,8 @@ impl Drop for Entry {
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (&self.method, &self.path);
         let [response, reason] = self.sender.decision.get().map_or([None, None], |it| it.each_ref().map(Some));
-        tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, response, reason, "request");
+        let why = self.sender.why.get();
+        tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, response, reason, why, "request");
         let line = || {
             let mut line = json!({
                 "at": self.at.to_string(), "who": who, "person": person, "from": from, "method": method, "path": path,
@@ -230,6 +238,9 @@ impl Drop for Entry {
             if response.is_some() {
                 line["response"] = json!(response);
                 line["reason"] = json!(reason);
+            }
+            if why.is_some() {
+                line["why"] = json!(why);
             }
             line
         };

@@ -7,7 +7,8 @@
 //! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
 //! With the feature `tls`, [`Server::serve_tls`] serves HTTPS. With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
 //! With the feature `knowledge`, `Server::knowledge` offers a base of facts. With the feature `dashboard`, `Server::dashboard` has pages for
-//! people in a browser (docs/dashboard.md).
+//! people in a browser (docs/dashboard.md). With the feature `webhooks`, `Server::webhook_decisions` takes decisions that receivers of webhooks
+//! send back (docs/webhooks.md).
 //!
 //! ```
 //! use callboard::env::Env;
@@ -37,7 +38,13 @@ mod dashboard;
 #[cfg(not(feature = "dashboard"))]
 #[path = "without_dashboard/mod.rs"]
 mod dashboard;
+#[cfg(feature = "webhooks")]
+mod decisions;
+#[cfg(not(feature = "webhooks"))]
+#[path = "without_decisions.rs"]
+mod decisions;
 mod delegations;
+mod deliveries;
 mod entries;
 mod etags;
 mod events;

@@ -255,6 +255,19 @@ fn operation(route: &Route) -> Option<Operation> {
                 .body(any())
                 .accepted()
         }
+        ("POST", "/v1/channels/webhooks/{name}") => {
+            let decision = json!({
+                "approval": text(), "nonce": text(), "response": { "enum": ["approve", "deny"] }, "reason": text(), "person": text(),
+            });
+            let decided = json!({
+                "approval": text(), "by": text(), "decided": { "type": "boolean" }, "outcome": text(),
+            });
+            Operation::of(
+                "Decides about an approval, with a signature",
+                object(&decided, &["approval", "by", "decided", "outcome"]),
+            )
+            .body(body(&decision, &["approval", "nonce", "response", "person"]))
+        }
         ("GET", "/v1/schedules/{name}") => Operation::of("A schedule", schema("Schedule")),
         ("DELETE", "/v1/schedules/{name}") => {
             Operation { status: 204, ..Operation::of("Deletes a schedule", Value::Null) }

@@ -28,8 +28,8 @@ use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::proxies::Network;
 use crate::tokens::{Scope, Tokens};
 use crate::{
-    agent_inboxes, agents, dashboard, delegations, entries, events, inbox, knowledge, lists, mcp, openapi, people,
-    runs, schedules, watching, workflows,
+    agent_inboxes, agents, dashboard, decisions, delegations, entries, events, inbox, knowledge, lists, mcp, openapi,
+    people, runs, schedules, watching, workflows,
 };
 
 /// A route of the server.
@@ -120,7 +120,10 @@ fn table() -> impl Iterator<Item = (Route, Handler)> {
     let of_pages = dashboard::ROUTES
         .iter()
         .map(|(method, path, handler)| (Route { method, path, access: Access::Private }, *handler));
-    TABLE.iter().copied().chain(of_facts).chain(of_pages).chain(of_mcp)
+    let of_webhooks = decisions::ROUTES
+        .iter()
+        .map(|(method, path, handler)| (Route { method, path, access: Access::Signature }, *handler));
+    TABLE.iter().copied().chain(of_facts).chain(of_pages).chain(of_mcp).chain(of_webhooks)
 }
 
 const fn get(path: &'static str, access: Access) -> Route {

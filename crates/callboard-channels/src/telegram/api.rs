@@ -1,21 +1,17 @@
 //! The five methods of the Bot API that the channel calls, and what can go wrong.
 
 use std::fmt;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::messages::visible;
-use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::TelegramError;
 use super::token::BotToken;
+use crate::calls;
 
 /// How long a call may take, beyond the time that it asks the server to wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -138,17 +134,7 @@ impl Api {
     /// The address is none, or is not used without TLS; or TLS cannot be set up.
     pub(super) fn new(base: &str, token: BotToken) -> Result<Self, TelegramError> {
         let base = address(base)?;
-        let tls = |error: &dyn fmt::Display| TelegramError::Tls(error.to_string());
-        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| tls(&error))?;
-        let config = match base.scheme() {
-            "https" => config.with_platform_verifier().map_err(|error| tls(&error))?,
-            _ => config.with_root_certificates(RootCertStore::empty()),
-        };
-        let client = Client::builder().tls_backend_preconfigured(config.with_no_client_auth()).redirect(Policy::none());
-        let client = if is_here(&base) { client.no_proxy() } else { client };
-        let client = client.connect_timeout(TIMEOUT).build().map_err(|error| tls(&error.without_url()))?;
+        let client = calls::client(&base).map_err(TelegramError::Tls)?;
         Ok(Self { client, base, token })
     }
 
@@ -197,14 +183,7 @@ impl Api {
         let request = self.client.post(url).header("content-type", "application/json").body(body.to_string());
         let answered = async {
             let mut response = request.timeout(TIMEOUT + wait).send().await?;
-            let (status, mut bytes) = (response.status(), Vec::new());
-            while let Some(chunk) = response.chunk().await? {
-                bytes.extend_from_slice(&chunk);
-                if bytes.len() > MAX_ANSWER {
-                    break;
-                }
-            }
-            Ok((status.as_u16(), bytes))
+            Ok((response.status().as_u16(), calls::read(&mut response, MAX_ANSWER).await?))
         };
         let (status, bytes) = answered.await.map_err(|error: reqwest::Error| self.unreachable(error))?;
         let no_answer = || CallError::Unreachable(format!("the answer (status {status}) is none of the Bot API"));
@@ -225,14 +204,7 @@ impl Api {
 
     /// The error without the URL, which contains the token, and with its causes.
     fn unreachable(&self, error: reqwest::Error) -> CallError {
-        let error = error.without_url();
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        CallError::Unreachable(self.shown(&text))
+        CallError::Unreachable(self.shown(&calls::causes(error)))
     }
 
     /// A text that the server had a part in.
@@ -253,24 +225,11 @@ fn with(mut object: Value, more: Value) -> Value {
 /// # Errors
 /// It is no address of a server, or the token would cross a network unencrypted.
 pub(super) fn address(text: &str) -> Result<Url, TelegramError> {
-    let refused = |why: &str| TelegramError::Address(why.to_owned());
-    let url = Url::parse(text).map_err(|error| refused(&error.to_string()))?;
-    match url.scheme() {
-        "https" => {}
-        "http" if is_here(&url) => {}
-        "http" => return Err(refused("without TLS the token could be read on the way; write https://")),
-        _ => return Err(refused("it begins neither with https:// nor with http://")),
-    }
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err(refused("it has a user, a query or a fragment"));
+    let url = calls::address(text, false).map_err(TelegramError::Address)?;
+    if url.query().is_some() {
+        return Err(TelegramError::Address("it has a query".to_owned()));
     }
     Ok(url)
-}
-
-fn is_here(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

@@ -8,71 +8,51 @@ use callboard::messages::{ActionKind, ApprovalId, Decision, Envelope};
 use serde::{Deserialize, Serialize};
 
 use super::text;
+use crate::kept::{self, Choice};
+use crate::questions::{Question, Questions, Receipt, Step, random};
+use crate::texts::GIVEN_UP;
 
-/// The most questions that are kept, open and closed: beyond them the closed ones are forgotten, the oldest first.
-const MAX_QUESTIONS: usize = 800;
-/// The most with something left to do: open, or with a message that does not show yet what was decided. Others follow when there is room.
-const MAX_LIVE: usize = 200;
-/// The bytes of the data of a button, which are drawn at random.
-const DATA_BYTES: usize = 16;
 const VERSION: u32 = 1;
 
-/// What a button does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Choice {
-    Approve,
-    ApproveForRun,
-    Deny,
-}
-
-impl Choice {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Approve => "Approve",
-            Self::ApproveForRun => "Approve for this run",
-            Self::Deny => "Deny",
-        }
+/// What a button says.
+fn label(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Approve => "Approve",
+        Choice::ApproveForRun => "Approve for this run",
+        Choice::Deny => "Deny",
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
-    version: u32,
     /// The bot whose messages these are.
     bot: Option<i64>,
     /// The first update that was not handled.
     pub(super) offset: i64,
-    questions: BTreeMap<ApprovalId, Question>,
-    /// Counts questions, for their order.
+    /// The questions, with the ids of their messages by the chats, and with the data of their buttons.
+    asked: Questions<i64, MessageId, Choice>,
+}
+
+/// The content of the file.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    bot: Option<i64>,
+    offset: i64,
+    questions: BTreeMap<ApprovalId, Question<i64, MessageId, Choice>>,
     count: u64,
 }
 
-/// A question, from the time that it is asked until it is forgotten.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Question {
-    number: u64,
-    card: String,
-    /// The data of its buttons.
-    buttons: BTreeMap<String, Choice>,
-    /// The messages that show it, by their chats.
-    sent: BTreeMap<i64, i64>,
-    /// The chats that do not take it.
-    failed: BTreeSet<i64>,
-    /// Who has tried to decide here, and whether to approve.
-    attempts: BTreeSet<(String, bool)>,
-    /// What came of it.
-    outcome: Option<String>,
-    /// Whether that is final: a decision, or that it was withdrawn.
-    is_final: bool,
-    /// The chats whose message shows what came of it.
-    closed: BTreeSet<i64>,
-    /// Whether this process was asked about it.
-    #[serde(skip)]
-    is_asked: bool,
-    /// The chats that are to be reminded.
-    #[serde(skip)]
-    remind: BTreeSet<i64>,
+/// A message in a chat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct MessageId(i64);
+
+impl Receipt for MessageId {
+    /// The answer of the server has it.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
 }
 
 /// A call that is left to make.
@@ -98,166 +78,92 @@ pub(super) enum Found {
     Unknown,
 }
 
-impl Default for Ledger {
-    fn default() -> Self {
-        Self { version: VERSION, bot: None, offset: 0, questions: BTreeMap::new(), count: 0 }
-    }
-}
-
 impl Ledger {
     /// # Errors
     /// The bytes are not those of a ledger, or of a later version.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let ledger: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if ledger.version == VERSION {
-            Ok(ledger)
+        let stored: Stored = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let Stored { version, bot, offset, questions, count } = stored;
+        if version == VERSION {
+            Ok(Self { bot, offset, asked: Questions { questions, count } })
         } else {
-            Err(format!("its version is {}, and this one reads version {VERSION}", ledger.version))
+            Err(format!("its version is {version}, and this one reads version {VERSION}"))
         }
-    }
-
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// Messages and updates of another bot mean nothing to this one.
     pub(super) fn set_bot(&mut self, bot: i64) {
         if self.bot.replace(bot).is_some_and(|before| before != bot) {
             self.offset = 0;
-            self.questions.retain(|_, question| question.is_asked);
-            for question in self.questions.values_mut() {
-                question.sent.clear();
-                question.failed.clear();
-                question.closed.clear();
-            }
+            self.asked.forget_sent();
         }
     }
 
     /// Notes a question that is open; whether there was room for it.
     pub(super) fn ask(&mut self, envelope: &Envelope, how: impl FnOnce() -> String) -> Result<bool, getrandom::Error> {
-        let id = envelope.id();
-        if let Some(question) =
-            self.questions.get_mut(&id).filter(|question| question.outcome.is_none() || question.is_final)
-        {
-            question.is_asked = true;
-            return Ok(true);
-        }
-        if !self.has_room() {
-            return Ok(false);
-        }
-        let is_once = &*envelope.policy != Envelope::ASK || envelope.kind == ActionKind::Handoff;
-        let mut buttons = BTreeMap::new();
-        for choice in [Choice::Approve, Choice::ApproveForRun, Choice::Deny] {
-            if choice != Choice::ApproveForRun || !is_once {
-                buttons.insert(random()?, choice);
+        self.asked.ask(envelope.id(), || {
+            let is_once = &*envelope.policy != Envelope::ASK || envelope.kind == ActionKind::Handoff;
+            let mut buttons = BTreeMap::new();
+            for choice in [Choice::Approve, Choice::ApproveForRun, Choice::Deny] {
+                if choice != Choice::ApproveForRun || !is_once {
+                    buttons.insert(random()?, choice);
+                }
             }
-        }
-        self.count += 1;
-        let question = Question {
-            number: self.count,
-            card: text::card(envelope, &how()),
-            buttons,
-            sent: BTreeMap::new(),
-            failed: BTreeSet::new(),
-            attempts: BTreeSet::new(),
-            outcome: None,
-            is_final: false,
-            closed: BTreeSet::new(),
-            is_asked: true,
-            remind: BTreeSet::new(),
-        };
-        self.questions.insert(id, question);
-        self.forget();
-        Ok(true)
-    }
-
-    /// Whether one more question may be open.
-    pub(super) fn has_room(&self) -> bool {
-        self.questions.values().filter(|question| !question.is_done()).count() < MAX_LIVE
-    }
-
-    /// Forgets the oldest questions that are closed, beyond the most that are kept.
-    fn forget(&mut self) {
-        let excess = self.questions.len().saturating_sub(MAX_QUESTIONS);
-        let closed = self.questions.iter().filter(|(_, question)| question.is_done());
-        let mut oldest: Vec<(u64, ApprovalId)> = closed.map(|(id, question)| (question.number, *id)).collect();
-        oldest.sort_unstable();
-        for (_, id) in oldest.into_iter().take(excess) {
-            self.questions.remove(&id);
-        }
+            Ok((text::card(envelope, &how()), buttons))
+        })
     }
 
     /// Notes what came of a question: a decision, or that it was withdrawn.
-    pub(super) fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>) {
-        let Some(question) = self.questions.get_mut(&id) else { return };
-        let is_here = decision.is_some_and(|by| question.attempts.contains(&(by.by.to_string(), by.approved)));
-        if !question.is_final {
-            question.close(text::outcome(decision, is_here), true);
-        }
-    }
-
-    /// Notes that no board asks about it any more, as far as is known here.
-    pub(super) fn give_up(&mut self, id: ApprovalId) {
-        if let Some(question) = self.questions.get_mut(&id).filter(|it| !it.is_asked && it.outcome.is_none()) {
-            question.close("no longer open here: it was withdrawn, or another process has it".to_owned(), false);
-        }
-    }
-
-    /// The open questions of earlier processes that this one was not asked about.
-    pub(super) fn left_over(&self) -> Vec<ApprovalId> {
-        let left = self.questions.iter().filter(|(_, question)| question.outcome.is_none() && !question.is_asked);
-        left.map(|(id, _)| *id).collect()
+    pub(super) fn close(&mut self, id: ApprovalId, decision: Option<&Decision>) {
+        self.asked.settle(id, decision, |is_here| text::outcome(decision, is_here));
     }
 
     /// Has people reminded of a question that is open.
     pub(super) fn remind(&mut self, id: ApprovalId) {
-        if let Some(question) = self.questions.get_mut(&id) {
-            question.remind = question.sent.keys().copied().collect();
-        }
+        self.asked.remind(id);
     }
 
     /// The next call that is left to make. Of several questions, that of the oldest.
     pub(super) fn next(&self, chats: &BTreeSet<i64>) -> Option<Call> {
-        let mut questions: Vec<_> = self.questions.iter().collect();
-        questions.sort_unstable_by_key(|(_, question)| question.number);
-        questions.into_iter().find_map(|(id, question)| question.next(*id, chats))
+        Some(match self.asked.next(chats, |_| true)? {
+            Step::Send { id, place: chat } => {
+                let question = self.asked.get(id)?;
+                let mut buttons: Vec<_> = question.data.iter().map(|(data, choice)| (*choice, data.clone())).collect();
+                buttons.sort();
+                let buttons = buttons.into_iter().map(|(choice, data)| (data, label(choice))).collect();
+                let text = format!("{}\n\nTo deny with a reason, reply to this message.", question.card);
+                Call::Send { id, chat, text, buttons }
+            }
+            Step::Close { id, place: chat, sent: MessageId(message) } => {
+                let question = self.asked.get(id)?;
+                Call::Close { id, chat, message, text: text::closed(&question.card, question.outcome.as_deref()?) }
+            }
+            Step::Remind { id, place: chat, sent: MessageId(message) } => Call::Remind { id, chat, message },
+        })
     }
 
     pub(super) fn sent(&mut self, id: ApprovalId, chat: i64, message: i64, text: &str) {
-        if let Some(question) = self.questions.get_mut(&id) {
-            question.sent.insert(chat, message);
-            if question.card.is_empty() {
-                // It was closed while this was sent.
-                text.clone_into(&mut question.card);
-            }
-        }
+        self.asked.sent(id, chat, MessageId(message), text);
     }
 
     pub(super) fn failed(&mut self, id: ApprovalId, chat: i64) {
-        if let Some(question) = self.questions.get_mut(&id) {
-            question.failed.insert(chat);
-        }
+        self.asked.failed(id, chat);
     }
 
     pub(super) fn closed(&mut self, id: ApprovalId, chat: i64) {
-        if let Some(question) = self.questions.get_mut(&id) {
-            question.closed.insert(chat);
-            question.clear();
-        }
+        self.asked.closed(id, chat);
     }
 
     pub(super) fn reminded(&mut self, id: ApprovalId, chat: i64) {
-        if let Some(question) = self.questions.get_mut(&id) {
-            question.remind.remove(&chat);
-        }
+        self.asked.reminded(id, &chat);
     }
 
     /// What the button with this data does, if it was clicked where it was sent to.
     pub(super) fn clicked(&self, data: &str, chat: i64, message: i64) -> Found {
-        let is_it = |question: &Question| question.sent.get(&chat) == Some(&message);
-        let mut found = self.questions.iter().filter_map(|(id, it)| Some((id, it, *it.buttons.get(data)?)));
-        match found.next() {
-            Some((id, question, choice)) if is_it(question) => question.found(*id, choice),
+        let questions = self.asked.questions.iter();
+        let mut with_button = questions.filter_map(|(id, it)| Some((id, it, *it.data.get(data)?)));
+        match with_button.next() {
+            Some((id, question, choice)) if is_shown(question, chat, message) => found(question, *id, choice),
             Some((_, question, _)) if question.outcome.is_none() && !question.sent.contains_key(&chat) => {
                 Found::Sending
             }
@@ -267,67 +173,47 @@ impl Ledger {
 
     /// The question that the message shows. An answer to it denies.
     pub(super) fn answered(&self, chat: i64, message: i64) -> Found {
-        let mut shown = self.questions.iter().filter(|(_, question)| question.sent.get(&chat) == Some(&message));
-        shown.next().map_or(Found::Unknown, |(id, question)| question.found(*id, Choice::Deny))
-    }
-
-    /// Notes that somebody is about to decide here.
-    pub(super) fn attempt(&mut self, id: ApprovalId, by: &str, approves: bool) {
-        if let Some(question) = self.questions.get_mut(&id) {
-            question.attempts.insert((by.to_owned(), approves));
-        }
+        let mut shown = self.asked.questions.iter().filter(|(_, question)| is_shown(question, chat, message));
+        shown.next().map_or(Found::Unknown, |(id, question)| found(question, *id, Choice::Deny))
     }
 }
 
-impl Question {
-    fn close(&mut self, outcome: String, is_final: bool) {
-        (self.outcome, self.is_final) = (Some(outcome), is_final);
-        self.remind.clear();
-        self.clear();
-    }
+fn is_shown(question: &Question<i64, MessageId, Choice>, chat: i64, message: i64) -> bool {
+    question.sent.get(&chat) == Some(&MessageId(message))
+}
 
-    /// Forgets the card, if no message needs it any more.
-    fn clear(&mut self) {
-        if self.is_done() {
-            self.card.clear();
-        }
-    }
-
-    /// Whether nothing is left to do.
-    fn is_done(&self) -> bool {
-        self.outcome.is_some() && self.sent.keys().all(|chat| self.closed.contains(chat))
-    }
-
-    fn found(&self, id: ApprovalId, choice: Choice) -> Found {
-        match &self.outcome {
-            Some(outcome) => Found::Closed(outcome.clone()),
-            None => Found::Open(id, choice),
-        }
-    }
-
-    fn next(&self, id: ApprovalId, chats: &BTreeSet<i64>) -> Option<Call> {
-        if let Some(outcome) = &self.outcome {
-            let (chat, message) = self.sent.iter().find(|(chat, _)| !self.closed.contains(chat))?;
-            return Some(Call::Close { id, chat: *chat, message: *message, text: text::closed(&self.card, outcome) });
-        }
-        let is_unsent = |chat: &&i64| self.is_asked && !self.sent.contains_key(chat) && !self.failed.contains(chat);
-        if let Some(chat) = chats.iter().find(is_unsent) {
-            let mut buttons: Vec<_> = self.buttons.iter().map(|(data, choice)| (*choice, data.clone())).collect();
-            buttons.sort();
-            let buttons = buttons.into_iter().map(|(choice, data)| (data, choice.label())).collect();
-            let text = format!("{}\n\nTo deny with a reason, reply to this message.", self.card);
-            return Some(Call::Send { id, chat: *chat, text, buttons });
-        }
-        let chat = self.remind.iter().find_map(|chat| Some((*chat, *self.sent.get(chat)?)))?;
-        Some(Call::Remind { id, chat: chat.0, message: chat.1 })
+fn found(question: &Question<i64, MessageId, Choice>, id: ApprovalId, choice: Choice) -> Found {
+    match &question.outcome {
+        Some(outcome) => Found::Closed(outcome.clone()),
+        None => Found::Open(id, choice),
     }
 }
 
-/// Data for a button, which nobody can guess.
-fn random() -> Result<String, getrandom::Error> {
-    let mut bytes = [0; DATA_BYTES];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+impl kept::Ledger for Ledger {
+    fn bytes(&self) -> Vec<u8> {
+        let Self { bot, offset, asked: Questions { questions, count } } = self.clone();
+        serde_json::to_vec(&Stored { version: VERSION, bot, offset, questions, count }).unwrap_or_default()
+    }
+
+    fn has_room(&self) -> bool {
+        self.asked.has_room()
+    }
+
+    fn left_over(&self) -> Vec<ApprovalId> {
+        self.asked.left_over()
+    }
+
+    fn settle(&mut self, id: ApprovalId, decision: &Decision) {
+        self.close(id, Some(decision));
+    }
+
+    fn give_up(&mut self, id: ApprovalId) {
+        self.asked.give_up(id, GIVEN_UP.to_owned());
+    }
+
+    fn attempt(&mut self, id: ApprovalId, by: &str, approves: bool) {
+        self.asked.attempt(id, by, approves);
+    }
 }
 
 #[cfg(test)]
@@ -336,6 +222,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kept::Ledger as _;
+    use crate::questions::MAX_QUESTIONS;
 
     fn envelope(nonce: u64) -> Envelope {
         let turn = TurnId { run: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), number: 1 };
@@ -358,7 +246,7 @@ mod tests {
 
     fn asked(ledger: &mut Ledger, nonce: u64) -> ApprovalId {
         let envelope = envelope(nonce);
-        assert_eq!(ledger.ask(&envelope, String::new).unwrap(), ledger.questions.contains_key(&envelope.id()));
+        assert_eq!(ledger.ask(&envelope, String::new).unwrap(), ledger.asked.questions.contains_key(&envelope.id()));
         envelope.id()
     }
 
@@ -389,7 +277,7 @@ mod tests {
         }
         assert_eq!(asked(&mut next, 1), id);
         assert_eq!((next.left_over(), next.next(&chats)), (vec![], None), "it is open already");
-        next.settle(id, None);
+        next.close(id, None);
         let Some(Call::Close { text, .. }) = next.next(&chats) else { panic!("{:?}", next.next(&chats)) };
         assert!(text.starts_with("withdrawn") && text.contains("a.md"), "{text}");
         let after_another_bot = &mut Ledger::read(&ledger.bytes()).unwrap();
@@ -413,8 +301,8 @@ mod tests {
         let at = Timestamp::from_millis(0);
         let decision =
             Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once, votes: Vec::new() };
-        ledger.settle(id, Some(&decision));
-        ledger.settle(id, None);
+        ledger.close(id, Some(&decision));
+        ledger.close(id, None);
         asked(&mut ledger, 1);
         let Some(Call::Close { text, .. }) = ledger.next(&chats) else { panic!("{:?}", ledger.next(&chats)) };
         assert!(text.starts_with("approved by ann at 1970-01-01 00:00 UTC, elsewhere"), "{text}");
@@ -428,15 +316,19 @@ mod tests {
         for nonce in 0..1_100_u32 {
             if !ledger.has_room() {
                 assert!(!ledger.ask(&envelope(nonce.into()), String::new).unwrap());
-                let open: Vec<ApprovalId> = ledger.questions.keys().copied().collect();
+                let open: Vec<ApprovalId> = ledger.asked.questions.keys().copied().collect();
                 for id in open {
-                    ledger.settle(id, None);
+                    ledger.close(id, None);
                     ledger.closed(id, 1);
                 }
             }
             asked(&mut ledger, nonce.into());
             sent(&mut ledger, &chats, nonce.into());
         }
-        assert!(ledger.questions.len() <= MAX_QUESTIONS && ledger.bytes().len() < 1 << 20, "{}", ledger.bytes().len());
+        assert!(
+            ledger.asked.questions.len() <= MAX_QUESTIONS && ledger.bytes().len() < 1 << 20,
+            "{}",
+            ledger.bytes().len()
+        );
     }
 }

@@ -40,7 +40,7 @@ use tokio::task::AbortHandle;
 use self::api::Api;
 use self::config::FILE;
 use self::ledger::Ledger;
-use self::tasks::Shared;
+use self::tasks::{NAME, Shared};
 
 pub use self::config::{TelegramConfig, TelegramState};
 pub use self::error::TelegramError;
@@ -83,12 +83,12 @@ impl TelegramChannel {
 
 impl Channel for TelegramChannel {
     fn name(&self) -> &'static str {
-        "telegram"
+        NAME
     }
 
     fn started(&self, decider: &Decider) {
         let mut tasks = self.tasks.lock();
-        *self.shared.decider.lock() = Some(decider.clone());
+        self.shared.kept.started(decider);
         if tasks.is_empty() {
             *tasks = Arc::clone(&self.shared).start();
         }
@@ -99,11 +99,11 @@ impl Channel for TelegramChannel {
     }
 
     fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
-        self.shared.change(|ledger| ledger.settle(envelope.id(), decision));
+        self.shared.kept.change(|ledger| ledger.close(envelope.id(), decision));
     }
 
     fn remind(&self, envelope: &Envelope, _: &Decider) {
-        self.shared.change(|ledger| ledger.remind(envelope.id()));
+        self.shared.kept.change(|ledger| ledger.remind(envelope.id()));
     }
 }
 

@@ -1,19 +1,14 @@
 //! The tasks that make the calls: one sends and closes messages, one receives clicks, one answers them, and one looks up what was decided
 //! while no process had the channel.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use callboard::AnswerError;
-use callboard::actors::approvals::Decider;
-use callboard::messages::{ApprovalId, Decision, Envelope, visible};
+use callboard::messages::{Envelope, visible};
 use callboard_private::Folder;
-use futures::FutureExt as _;
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
@@ -21,39 +16,28 @@ use tokio::time::{sleep, timeout};
 
 use super::api::{Account, Api, CallError, Click, Update, Written};
 use super::config::{FILE, TelegramConfig, TelegramState};
-use super::ledger::{Call, Choice, Found, Ledger};
+use super::ledger::{Call, Found, Ledger};
 use super::text;
+use crate::kept::{DecideError, Kept, LedgerFile};
 
-/// How long an approval for the whole run is valid.
-const FOR_RUN: Duration = Duration::from_secs(3600);
 /// The most answers that wait to be sent. Further ones are dropped: the messages show what was decided.
 const MAX_ANSWERS: usize = 256;
 /// How long after a click the answer may arrive to the call that has sent the message.
 const SENT_WITHIN: Duration = Duration::from_secs(10);
 /// How often an answer is tried. A click can be answered for some seconds only.
 const ANSWER_TRIES: u32 = 3;
-/// After this long a question that was left open and that no board has asked about is closed.
-const GIVES_UP: Duration = Duration::from_secs(600);
 
+/// The name of the channel.
+pub(super) const NAME: &str = "telegram";
 const MAY_NOT: &str = "You may not decide this.";
 const UNKNOWN: &str = "This button is not known here, or was used already. Nothing was decided.";
 
 /// What the channel's tasks share with it.
 pub(super) struct Shared {
     pub(super) config: TelegramConfig,
-    pub(super) decider: Mutex<Option<Decider>>,
     pub(super) state: watch::Sender<TelegramState>,
+    pub(super) kept: Arc<Kept<Ledger>>,
     api: Api,
-    folder: Folder,
-    ledger: Mutex<Ledger>,
-    /// Whether the ledger has changed since it was written.
-    is_changed: AtomicBool,
-    /// Held while the file is written: later contents come later.
-    writing: Mutex<()>,
-    /// Whether questions are open that the ledger had no room for.
-    has_overflowed: AtomicBool,
-    /// Notified when there may be a call to make.
-    work: Notify,
     /// Notified when it is known which message shows a question.
     sent: Notify,
 }
@@ -66,19 +50,9 @@ enum Told {
 
 impl Shared {
     pub(super) fn new(config: TelegramConfig, api: Api, folder: Folder, ledger: Ledger) -> Self {
-        Self {
-            config,
-            api,
-            folder,
-            ledger: Mutex::new(ledger),
-            decider: Mutex::default(),
-            state: watch::Sender::new(TelegramState::Starting),
-            is_changed: AtomicBool::new(false),
-            writing: Mutex::default(),
-            has_overflowed: AtomicBool::new(false),
-            work: Notify::new(),
-            sent: Notify::new(),
-        }
+        let kept = Kept::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays);
+        let state = watch::Sender::new(TelegramState::Starting);
+        Self { config, api, state, kept: Arc::new(kept), sent: Notify::new() }
     }
 
     /// Starts the tasks.
@@ -86,95 +60,50 @@ impl Shared {
         let (tell, told) = mpsc::channel(MAX_ANSWERS);
         let told = Arc::new(tokio::sync::Mutex::new(told));
         let (sending, receiving, answering) = (Arc::clone(&self), Arc::clone(&self), Arc::clone(&self));
+        let kept = Arc::clone(&self.kept);
         vec![
-            keep(Arc::clone(&self), move || Arc::clone(&sending).send()),
-            keep(Arc::clone(&self), move || Arc::clone(&receiving).receive(tell.clone())),
-            keep(Arc::clone(&self), move || Arc::clone(&answering).answer(Arc::clone(&told))),
-            keep(Arc::clone(&self), move || Arc::clone(&self).look_up()),
+            self.kept.keep(move || Arc::clone(&sending).send()),
+            self.kept.keep(move || Arc::clone(&receiving).receive(tell.clone())),
+            self.kept.keep(move || Arc::clone(&answering).answer(Arc::clone(&told))),
+            self.kept.keep(move || Arc::clone(&kept).look_up()),
         ]
-    }
-
-    /// Changes the ledger, and has what follows from it done.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
-        let changed = change(&mut self.ledger.lock());
-        self.is_changed.store(true, Ordering::Release);
-        self.work.notify_one();
-        changed
     }
 
     /// Has a question sent.
     pub(super) fn ask(&self, envelope: &Envelope) {
-        match self.change(|ledger| ledger.ask(envelope, || (self.config.how_to_see)(envelope))) {
-            Ok(true) => {}
-            Ok(false) => self.has_overflowed.store(true, Ordering::Release),
-            Err(error) => tracing::error!(%error, "an approval is not sent to Telegram: there are no random numbers"),
-        }
-    }
-
-    /// Writes the ledger, if it has changed.
-    async fn save(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
-        let written = tokio::task::spawn_blocking(move || {
-            let _writing = shared.writing.lock();
-            if !shared.is_changed.swap(false, Ordering::AcqRel) {
-                return Ok(());
-            }
-            let bytes = shared.ledger.lock().bytes();
-            shared.folder.write(FILE, &bytes).inspect_err(|_| shared.is_changed.store(true, Ordering::Release))
-        });
-        if let Ok(Err(error)) = written.await {
-            // The next change writes it again.
-            tracing::error!(%error, "what was sent to Telegram cannot be kept: a later process may send it again");
-        }
-    }
-
-    fn delays(&self) -> ExponentialBackoff {
-        let [least, greatest] = self.config.delays;
-        let delays = ExponentialBuilder::new().with_min_delay(least).with_max_delay(greatest).with_jitter();
-        delays.without_max_times().build()
+        self.kept.ask(|ledger| ledger.ask(envelope, || (self.config.how_to_see)(envelope)));
     }
 
     /// Waits until a call may be made again.
     async fn wait(&self, error: &CallError, delays: &mut ExponentialBackoff) {
         match error {
             CallError::Wait(time) => sleep(*time).await,
-            CallError::Refused { .. } | CallError::Unreachable(_) => {
-                sleep(delays.next().unwrap_or(self.config.delays[1])).await;
-            }
+            CallError::Refused { .. } | CallError::Unreachable(_) => drop(self.kept.pause(delays).await),
         }
     }
 
     /// Sends and closes messages.
     async fn send(self: Arc<Self>) {
-        let mut delays = self.delays();
+        let (mut delays, mut changes) = (self.kept.delays(), self.kept.changes());
         loop {
-            let next = self.ledger.lock().next(&self.config.chats);
+            changes.mark_unchanged();
+            let next = self.kept.ledger().next(&self.config.chats);
             // The data of buttons is kept before it is sent.
-            self.save().await;
+            self.kept.save().await;
             let Some(call) = next else {
-                if !self.has_refilled() {
-                    self.work.notified().await;
+                if !self.kept.has_refilled(|envelope| self.ask(envelope)) && changes.changed().await.is_err() {
+                    return;
                 }
                 continue;
             };
             match self.make(&call).await {
-                Ok(()) => delays = self.delays(),
+                Ok(()) => delays = self.kept.delays(),
                 Err(error) => {
                     tracing::debug!(%error, "a call of the Bot API has failed");
                     self.wait(&error, &mut delays).await;
                 }
             }
         }
-    }
-
-    /// Takes up questions that there was no room for; whether there were any.
-    fn has_refilled(&self) -> bool {
-        let Some(decider) = self.decider.lock().clone().filter(|_| self.ledger.lock().has_room()) else { return false };
-        let has_overflowed = self.has_overflowed.swap(false, Ordering::AcqRel);
-        if has_overflowed {
-            decider.open().iter().for_each(|envelope| self.ask(envelope));
-        }
-        has_overflowed
     }
 
     /// # Errors
@@ -187,7 +116,7 @@ impl Shared {
                 let more = json!({ "reply_markup": { "inline_keyboard": rows } });
                 match self.api.send(*chat, text, more).await {
                     Ok(message) => {
-                        self.change(|ledger| ledger.sent(*id, *chat, message, text));
+                        self.kept.change(|ledger| ledger.sent(*id, *chat, message, text));
                         self.sent.notify_waiters();
                     }
                     Err(error) => {
@@ -197,7 +126,7 @@ impl Shared {
                             error,
                             "a chat on Telegram does not take an approval: it is not asked there"
                         );
-                        self.change(|ledger| ledger.failed(*id, *chat));
+                        self.kept.change(|ledger| ledger.failed(*id, *chat));
                     }
                 }
             }
@@ -207,12 +136,12 @@ impl Shared {
                     let error = of_chat(error)?;
                     tracing::debug!(chat, error, "a message on Telegram cannot be closed");
                 }
-                self.change(|ledger| ledger.closed(*id, *chat));
+                self.kept.change(|ledger| ledger.closed(*id, *chat));
             }
             Call::Remind { id, chat, message } => {
                 let sent = self.api.send(*chat, "This still waits for a decision.", reply_to(*message)).await;
                 sent.map(drop).or_else(|error| of_chat(error).map(drop))?;
-                self.change(|ledger| ledger.reminded(*id, *chat));
+                self.kept.change(|ledger| ledger.reminded(*id, *chat));
             }
         }
         Ok(())
@@ -220,7 +149,7 @@ impl Shared {
 
     /// Receives clicks and answers to messages.
     async fn receive(self: Arc<Self>, tell: mpsc::Sender<Told>) {
-        let mut delays = self.delays();
+        let mut delays = self.kept.delays();
         loop {
             let bot = match self.api.bot().await {
                 Ok(bot) => bot,
@@ -230,11 +159,11 @@ impl Shared {
                     continue;
                 }
             };
-            self.change(|ledger| ledger.set_bot(bot.id));
+            self.kept.change(|ledger| ledger.set_bot(bot.id));
             self.reached(&bot);
-            delays = self.delays();
+            delays = self.kept.delays();
             loop {
-                let offset = self.ledger.lock().offset;
+                let offset = self.kept.ledger().offset;
                 let updates = match self.api.updates(offset, self.config.poll).await {
                     Ok(updates) => updates,
                     Err(error) => {
@@ -246,17 +175,17 @@ impl Shared {
                 self.reached(&bot);
                 for update in &updates {
                     self.handle(update, &tell).await;
-                    self.change(|ledger| ledger.offset = update.id.saturating_add(1));
+                    self.kept.change(|ledger| ledger.offset = update.id.saturating_add(1));
                 }
-                self.save().await;
+                self.kept.save().await;
                 if updates.is_empty() {
                     // A server that does not wait is not called without a pause either.
                     sleep(self.config.delays[0]).await;
-                } else if self.ledger.lock().offset == offset {
+                } else if self.kept.ledger().offset == offset {
                     // The server repeats itself.
-                    sleep(delays.next().unwrap_or(self.config.delays[1])).await;
+                    self.kept.pause(&mut delays).await;
                 } else {
-                    delays = self.delays();
+                    delays = self.kept.delays();
                 }
             }
         }
@@ -330,7 +259,7 @@ impl Shared {
         loop {
             let mut sent = pin!(self.sent.notified());
             sent.as_mut().enable();
-            match self.ledger.lock().clicked(data, chat, message) {
+            match self.kept.ledger().clicked(data, chat, message) {
                 Found::Sending => {}
                 found => return found,
             }
@@ -342,7 +271,7 @@ impl Shared {
     async fn written(self: &Arc<Self>, written: &Written) -> Option<String> {
         let (account, chat) = (written.from.as_ref()?.id, written.chat.id);
         let to = written.reply_to_message.map(|message| message.message_id);
-        let found = to.map_or(Found::Unknown, |to| self.ledger.lock().answered(chat, to));
+        let found = to.map_or(Found::Unknown, |to| self.kept.ledger().answered(chat, to));
         let is_answer = found != Found::Unknown && self.config.chats.contains(&chat);
         let Some(person) = self.config.people.get(&account) else {
             // What people write to each other in a group is not the bot's business.
@@ -366,50 +295,28 @@ impl Shared {
                 return UNKNOWN.to_owned();
             }
         };
-        let Some(decider) = self.decider.lock().clone() else { return "The board has not started yet.".to_owned() };
-        self.change(|ledger| ledger.attempt(id, by, choice != Choice::Deny));
-        self.save().await;
-        let (deciding, name, reason) = (decider.clone(), Arc::clone(by), reason.to_owned());
-        // In a task of its own: a decision that is stored has to reach its run as well, whatever ends this one.
-        let decided = tokio::spawn(async move {
-            match choice {
-                Choice::Approve => deciding.approve(id, &name).await,
-                Choice::ApproveForRun => deciding.approve_for_run(id, &name, FOR_RUN).await,
-                Choice::Deny => deciding.deny(id, &name, &reason).await,
-            }
-        });
-        let decided = decided.await;
-        let decision = self.take_over(id, &decider).await;
-        let told = match decided {
-            Ok(Ok(_)) => match decision {
-                Some(decision) => text::outcome(Some(&decision), true),
-                None => "That is noted. Others have to approve as well.".to_owned(),
-            },
-            Ok(Err(AnswerError::AlreadyDecided { decision })) => {
+        let told = match self.kept.decide(id, by, choice, reason).await {
+            Ok(Some(decision)) => text::outcome(Some(&decision), true),
+            Ok(None) => "That is noted. Others have to approve as well.".to_owned(),
+            Err(DecideError::Answer(AnswerError::AlreadyDecided { decision })) => {
                 format!("It was decided already: {}", text::outcome(Some(&decision), false))
             }
-            Ok(Err(AnswerError::NotOpen(_))) => "It is not open, or its run has not continued yet.".to_owned(),
-            Ok(Err(error)) => format!("Nothing was decided: {}", visible(&error.to_string())),
-            Err(_) => "The board has failed over it; please try again.".to_owned(),
+            Err(DecideError::Answer(AnswerError::NotOpen(_))) => {
+                "It is not open, or its run has not continued yet.".to_owned()
+            }
+            Err(DecideError::Answer(error)) => format!("Nothing was decided: {}", visible(&error.to_string())),
+            Err(DecideError::NotStarted) => return "The board has not started yet.".to_owned(),
+            Err(DecideError::Panicked) => "The board has failed over it; please try again.".to_owned(),
         };
         tracing::info!(target: "callboard::audit", channel = "telegram", account, chat, who = &**by, approval = %id, told, "decision");
         told
-    }
-
-    /// Notes what was decided about a question, and returns it, if anything was.
-    async fn take_over(&self, id: ApprovalId, decider: &Decider) -> Option<Decision> {
-        let stored = decider.decision(id).await;
-        let decision =
-            stored.inspect_err(|error| tracing::warn!(%id, %error, "a stored approval cannot be read")).ok()??;
-        self.change(|ledger| ledger.settle(id, Some(&decision)));
-        Some(decision)
     }
 
     /// Answers clicks.
     async fn answer(self: Arc<Self>, told: Arc<tokio::sync::Mutex<mpsc::Receiver<Told>>>) {
         // This task alone takes it.
         while let Some(told) = told.lock().await.recv().await {
-            let mut delays = self.delays();
+            let mut delays = self.kept.delays();
             for _ in 0..ANSWER_TRIES {
                 let sent = match &told {
                     Told::Click { id, text } => self.api.tell(id, &text::told(text)).await,
@@ -424,42 +331,6 @@ impl Shared {
             }
         }
     }
-
-    /// Looks up what was decided about the questions that an earlier process has left open, until none of them is left. A run that is
-    /// read back asks about them again, or decides them.
-    async fn look_up(self: Arc<Self>) {
-        let (mut delays, mut waited) = (self.delays(), Duration::ZERO);
-        loop {
-            let left = self.ledger.lock().left_over();
-            let Some(decider) = self.decider.lock().clone().filter(|_| !left.is_empty()) else {
-                return std::future::pending().await;
-            };
-            for id in left {
-                self.take_over(id, &decider).await;
-                if waited >= GIVES_UP {
-                    self.change(|ledger| ledger.give_up(id));
-                }
-            }
-            let delay = delays.next().unwrap_or(self.config.delays[1]);
-            sleep(delay).await;
-            waited += delay;
-        }
-    }
-}
-
-/// Runs a task, and again after a panic of it.
-fn keep<F: Future<Output = ()> + Send>(
-    shared: Arc<Shared>,
-    task: impl Fn() -> F + Send + Sync + 'static,
-) -> AbortHandle {
-    let kept = async move {
-        let mut delays = shared.delays();
-        while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
-            tracing::error!("a task of the channel for Telegram has panicked; it starts again");
-            sleep(delays.next().unwrap_or(shared.config.delays[1])).await;
-        }
-    };
-    tokio::spawn(kept).abort_handle()
 }
 
 /// The text of a refusal that concerns one chat or message; everything else fails as before.

@@ -1,48 +1,14 @@
 //! A server that fails in every way: the channel continues, and nothing shows the token.
 
-use std::io::{self, Write};
-use std::sync::Arc;
-
 use callboard_channels::telegram::{BotToken, TelegramChannel, TelegramConfig, TelegramState};
-use parking_lot::Mutex;
 use serde_json::json;
-use tracing::level_filters::LevelFilter;
-use tracing::subscriber::DefaultGuard;
 
 use crate::fake::{ANN, BOB, EVE, Failing, Server, TOKEN};
+use crate::logs::Logs;
 use crate::team::{Team, config};
 
 /// The part of the token that nobody may see.
 const CANARY: &str = "CANARY";
-
-/// What this thread logs, at every level.
-#[derive(Clone, Default)]
-struct Logs(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logs {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Logs {
-    fn start() -> (Self, DefaultGuard) {
-        let logs = Self::default();
-        let writer = logs.clone();
-        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_ansi(false);
-        let guard = tracing::subscriber::set_default(subscriber.with_writer(move || writer.clone()).finish());
-        (logs, guard)
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).unwrap()
-    }
-}
 
 #[tokio::test]
 async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {

@@ -6,5 +6,7 @@ mod attacks;
 mod conformance;
 mod failures;
 mod fake;
+#[path = "../support/logs.rs"]
+mod logs;
 mod messages;
 mod team;

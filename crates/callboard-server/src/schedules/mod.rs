@@ -1,12 +1,11 @@
 //! Schedules: tasks that are started at times or by webhooks, with the grant that their owner has then.
 //!
-//! `when` has the times, `rules` decides what is done at a moment, and `signatures` checks deliveries; all are pure. `firing` starts the runs, `stored` has what is
+//! `when` has the times, `rules` decides what is done at a moment; both are pure; `callboard-signatures` checks deliveries. `firing` starts the runs, `stored` has what is
 //! kept, and the routes are here.
 
 mod firing;
 mod firings;
 mod rules;
-mod signatures;
 mod stored;
 pub(crate) mod webhooks;
 mod when;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use callboard::Callboard;
 use callboard::messages::{RunId, Timestamp, visible};
 use callboard::storage::{Entry, Expected, Key, Put, Revision, Storage, StorageError, Watch};
+use callboard_signatures::Scheme;
 use callboard_text::check_name;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::rules::{Missed, Overlap, Progress};
-use super::signatures::Scheme;
 use super::when::{Asked, When};
 use crate::json::time;
 use crate::problem::{Problem, ProblemCode};

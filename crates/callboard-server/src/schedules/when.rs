@@ -5,6 +5,7 @@
 //! with several or with steps fires whenever the clock shows such a time: not in the gap, and in both of the repeated hours.
 
 use callboard::messages::{Timestamp, visible};
+use callboard_signatures::Scheme;
 use callboard_text::{did_you_mean, nearest, quoted};
 use croner::Cron;
 use croner::errors::CronError;
@@ -12,8 +13,6 @@ use jiff::civil::DateTime;
 use jiff::tz::{self, AmbiguousOffset, TimeZone};
 use jiff::{Timestamp as Moment, Zoned};
 use serde::{Deserialize, Serialize};
-
-use super::signatures::Scheme;
 
 /// The shortest and the longest interval, in milliseconds.
 const MIN_EVERY: u64 = 1_000;

@@ -16,6 +16,7 @@ mod charges;
 mod connections;
 #[cfg(unix)]
 mod dashboard;
+mod decisions;
 mod delivery;
 mod hostile;
 #[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]

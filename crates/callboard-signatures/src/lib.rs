@@ -1,17 +1,30 @@
 //! The signatures of webhooks: Standard Webhooks (version 1 of <https://www.standardwebhooks.com>) and GitHub. Pure.
 //!
-//! Both are an HMAC with SHA-256. That of Standard Webhooks covers the id and the time of a delivery, that of GitHub the body alone.
+//! Both are an HMAC with SHA-256. That of Standard Webhooks covers the id and the time of a delivery, that of GitHub the body alone. Whether
+//! an id was received before is left to the caller.
+//!
+//! ```
+//! use callboard_signatures::{Scheme, secret_of, sign};
+//! use http::HeaderMap;
+//! let (secret, now) = (secret_of([7; 32]), 1_767_225_600);
+//! let mut headers = HeaderMap::new();
+//! headers.insert("webhook-id", "msg_1".parse()?);
+//! headers.insert("webhook-timestamp", now.to_string().parse()?);
+//! headers.insert("webhook-signature", sign(&secret, "msg_1", now, b"{}")?.parse()?);
+//! assert_eq!(Scheme::Standard.check(&secret, &headers, b"{}", now).as_deref(), Ok("msg_1"));
+//! assert!(Scheme::Standard.check(&secret, &headers, b"[]", now).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use callboard::messages::Timestamp;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 /// How far the time of a delivery may be from the clock, in seconds.
-const MAX_APART: u64 = 5 * 60;
+pub const MAX_APART: u64 = 5 * 60;
 /// The longest id of a delivery, in characters.
 const MAX_ID: usize = 128;
 /// The most signatures of one delivery: a sender whose secret changes signs with both.
@@ -21,16 +34,22 @@ const PREFIX: &str = "whsec_";
 /// The sizes of a secret, in bytes.
 const SECRET: std::ops::RangeInclusive<usize> = 24..=64;
 
+const OTHER_FORM: &str = "the secret that is kept has another form";
+
 /// How deliveries are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Scheme {
+pub enum Scheme {
+    /// Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     Standard,
+    /// GitHub: `X-GitHub-Delivery` and `X-Hub-Signature-256`.
     Github,
 }
 
 impl Scheme {
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in definitions of webhooks.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
             Self::Github => "github",
@@ -41,7 +60,7 @@ impl Scheme {
     ///
     /// # Errors
     /// What is wrong with it; the secret is not repeated.
-    pub(crate) fn check_secret(self, secret: &str) -> Result<(), String> {
+    pub fn check_secret(self, secret: &str) -> Result<(), String> {
         let is_sound = self.key(secret).is_some_and(|key| SECRET.contains(&key.len()));
         let (least, most) = (SECRET.start(), SECRET.end());
         match self {
@@ -62,34 +81,24 @@ impl Scheme {
         }
     }
 
-    /// Checks the signature of a delivery, in constant time, and returns the id of the delivery.
+    /// Checks the signature of a delivery, in constant time, and returns the id of the delivery. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// Why it is refused, for the log.
-    pub(crate) fn check(
-        self,
-        secret: &str,
-        headers: &HeaderMap,
-        body: &[u8],
-        now: Timestamp,
-    ) -> Result<String, &'static str> {
-        let key = self.key(secret).ok_or("the secret that is kept has another form")?;
-        let signed = |parts: &[&[u8]]| {
-            let mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|_| "the secret has no bytes")?;
-            Ok::<_, &'static str>(parts.iter().fold(mac, |mac, part| mac.chain_update(part)))
-        };
+    pub fn check(self, secret: &str, headers: &HeaderMap, body: &[u8], now: u64) -> Result<String, &'static str> {
+        let key = self.key(secret).ok_or(OTHER_FORM)?;
         match self {
             Self::Standard => {
                 let id = id(headers, "webhook-id")?;
                 let at = only(headers, "webhook-timestamp").ok_or("there is not one header webhook-timestamp")?;
                 let is_number = !at.is_empty() && at.bytes().all(|byte| byte.is_ascii_digit());
                 let secs: u64 = at.parse().ok().filter(|_| is_number).ok_or("webhook-timestamp is no time")?;
-                if secs.abs_diff(now.as_millis() / 1_000) > MAX_APART {
+                if secs.abs_diff(now) > MAX_APART {
                     return Err("webhook-timestamp is more than 5 minutes from the clock");
                 }
                 let signatures =
                     only(headers, "webhook-signature").ok_or("there is not one header webhook-signature")?;
-                let mac = signed(&[id.as_bytes(), b".", at.as_bytes(), b".", body])?;
+                let mac = standard(&key, &id, at, body)?;
                 let mut given = signatures.split(' ').take(MAX_SIGNATURES).filter_map(|it| it.strip_prefix("v1,"));
                 let is_of = |given: &str| STANDARD.decode(given).is_ok_and(|it| mac.clone().verify_slice(&it).is_ok());
                 if given.any(is_of) { Ok(id) } else { Err("webhook-signature has no signature of this delivery") }
@@ -98,15 +107,35 @@ impl Scheme {
                 let id = id(headers, "x-github-delivery")?;
                 let given = only(headers, "x-hub-signature-256").and_then(|it| digest(it.strip_prefix("sha256=")?));
                 let given = given.ok_or("there is not one header X-Hub-Signature-256 with sha256= and 64 digits")?;
-                let is_signed = signed(&[body])?.verify_slice(&given).is_ok();
+                let is_signed = mac(&key, &[body])?.verify_slice(&given).is_ok();
                 if is_signed { Ok(id) } else { Err("X-Hub-Signature-256 is not the signature of this body") }
             }
         }
     }
 }
 
+/// Signs a delivery by Standard Webhooks, at this time in seconds since 1970: the value of the header `webhook-signature`.
+///
+/// # Errors
+/// The secret is none.
+pub fn sign(secret: &str, id: &str, at: u64, body: &[u8]) -> Result<String, &'static str> {
+    let key = Scheme::Standard.key(secret).ok_or(OTHER_FORM)?;
+    Ok(format!("v1,{}", STANDARD.encode(standard(&key, id, &at.to_string(), body)?.finalize().into_bytes())))
+}
+
+/// What Standard Webhooks sign.
+fn standard(key: &[u8], id: &str, at: &str, body: &[u8]) -> Result<Hmac<Sha256>, &'static str> {
+    mac(key, &[id.as_bytes(), b".", at.as_bytes(), b".", body])
+}
+
+fn mac(key: &[u8], parts: &[&[u8]]) -> Result<Hmac<Sha256>, &'static str> {
+    let mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_| "the secret has no bytes")?;
+    Ok(parts.iter().fold(mac, |mac, part| mac.chain_update(part)))
+}
+
 /// A new secret, for both schemes.
-pub(crate) fn secret_of(random: [u8; 32]) -> String {
+#[must_use]
+pub fn secret_of(random: [u8; 32]) -> String {
     format!("{PREFIX}{}", STANDARD.encode(random))
 }
 
@@ -138,7 +167,7 @@ fn digest(text: &str) -> Option<[u8; 32]> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use axum::http::HeaderName;
+    use http::HeaderName;
 
     use super::*;
 
@@ -160,10 +189,12 @@ mod tests {
             ("webhook-signature", "v1a,x v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
         ]);
         let body = br#"{"test": 2432232314}"#;
-        let at = |secs: u64| Scheme::Standard.check(secret, &headers, body, Timestamp::from_millis(secs * 1_000));
+        let at = |secs: u64| Scheme::Standard.check(secret, &headers, body, secs);
         assert_eq!(at(1_614_265_330).as_deref(), Ok("msg_p5jXN8AQM9LWM0D4loKWxJek"));
         assert!(at(1_614_265_630).is_ok() && at(1_614_265_030).is_ok());
         assert!(at(1_614_265_631).is_err() && at(1_614_265_029).is_err());
+        let made = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        assert_eq!(made.as_deref(), Ok("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
     }
 
     /// The example of the documentation of GitHub.
@@ -171,8 +202,7 @@ mod tests {
     fn the_example_of_github_is_accepted() {
         let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
         let headers = headers(&[("X-Hub-Signature-256", signature), ("X-GitHub-Delivery", "72d3162e")]);
-        let check =
-            |body: &[u8]| Scheme::Github.check("It's a Secret to Everybody", &headers, body, Timestamp::default());
+        let check = |body: &[u8]| Scheme::Github.check("It's a Secret to Everybody", &headers, body, 0);
         assert_eq!(check(b"Hello, World!").as_deref(), Ok("72d3162e"));
         assert!(check(b"Hello, World").is_err());
     }
