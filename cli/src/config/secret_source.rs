@@ -17,7 +17,7 @@ pub(crate) enum SecretSource {
     Variable(String),
 }
 
-/// What a section says of its secret.
+/// How a section names its secret.
 pub(super) struct SecretKeys {
     /// What the secret is, in words.
     pub(super) what: String,

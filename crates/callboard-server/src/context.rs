@@ -13,7 +13,7 @@ use crate::agent_files::AgentFiles;
 use crate::arriving::Arriving;
 use crate::audit::Audit;
 use crate::dashboard::state::Dashboard;
-use crate::decisions;
+use crate::decisions::receiver::Receiver;
 use crate::figures::{Answered, Measured};
 use crate::inbox::{Live, Reading, Sources};
 use crate::index::Index;
@@ -52,7 +52,7 @@ pub(crate) struct Context {
     pub(crate) facts: Arc<FactsCell>,
     /// What takes the decisions that are sent back by webhooks.
     #[allow(dead_code, reason = "the room decisions reads it, where its feature is on")]
-    pub(crate) receiver: decisions::Receiver,
+    pub(crate) receiver: Receiver,
     /// The pages for people, if the server has them.
     pub(crate) dashboard: Option<Arc<Dashboard>>,
     /// Why decisions are refused, if they are.
@@ -94,7 +94,7 @@ impl Context {
             people,
             files: None,
             facts: Arc::default(),
-            receiver: Default::default(),
+            receiver: Receiver::default(),
             dashboard: None,
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),

@@ -8,6 +8,8 @@ use crate::context::Context;
 
 type Handler = fn() -> MethodRouter<Arc<Context>>;
 
-pub(crate) type Receiver = ();
+pub(crate) mod receiver {
+    pub(crate) type Receiver = ();
+}
 
 pub(crate) const ROUTES: &[(&str, &str, Handler)] = &[];

@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// The file in the folder of the channel.
 pub(super) const FILE: &str = "webhooks.json";
 
-/// How a question is seen in full, as a message says it.
+/// How a question is seen in full, in the words of a message.
 type HowToSee = Arc<dyn Fn(&Envelope) -> String + Send + Sync>;
 
 /// A receiver of messages, and the people in whose names it may decide.
@@ -104,7 +104,7 @@ impl WebhooksConfig {
         self
     }
 
-    /// Sets how a card that is cut says where all of it is seen. By default it names the command `callboard pending`.
+    /// Sets the words of a card that is cut about where all of it is seen. By default it names the command `callboard pending`.
     #[must_use]
     pub fn how_to_see(mut self, how: impl Fn(&Envelope) -> String + Send + Sync + 'static) -> Self {
         self.how_to_see = Arc::new(how);

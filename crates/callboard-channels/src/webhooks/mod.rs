@@ -5,7 +5,7 @@
 //! the board nor other receivers. What was sent is kept in a file of this user alone, so a later process sends the rest.
 //!
 //! A receiver sends decisions back ([`WebhookReceiver`]): signed with the secret of its webhook, and in the name of a person that is listed
-//! with it. Who clicked is what the receiver says: its secret stands for all of these people.
+//! with it. Which of them has clicked is known from the receiver alone: its secret stands for all of these people.
 //!
 //! ```no_run
 //! use callboard::prelude::*;

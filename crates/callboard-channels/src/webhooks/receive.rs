@@ -118,7 +118,7 @@ impl WebhookReceiver {
     /// Checks the signature and the time of a delivery, by the clock at `now`. It takes the same time for names of no webhook.
     ///
     /// # Errors
-    /// Why it is refused, for the log: whoever has no secret is not told which.
+    /// Why it is refused, for the log. An answer does not contain it: its sender has no secret.
     pub fn check(
         &self,
         name: &str,
@@ -143,7 +143,7 @@ impl WebhookReceiver {
         people.get(body.get("person")?.as_str()?).cloned()
     }
 
-    /// Decides as the body of a signed delivery says: `approval` and `nonce` of the message, `response`, which is `approve` or `deny`, the
+    /// Decides by the body of a signed delivery: `approval` and `nonce` of the message, `response`, which is `approve` or `deny`, the
     /// `reason` of a denial, and the `person` who decides. What came of it is an event of the target `callboard::audit`.
     ///
     /// # Errors
@@ -207,10 +207,11 @@ impl WebhookReceiver {
                     None => "noted; others have to approve as well".to_owned(),
                 },
             }),
-            Err(DecideError::Answer(AnswerError::AlreadyDecided { decision })) => {
-                Err(Refused::Closed(texts::outcome(Some(&decision), None)))
-            }
-            Err(DecideError::Answer(error)) => Err(Refused::Answer(error)),
+            // Whoever was first has closed it.
+            Err(DecideError::Answer(error)) => match self.0.kept.ledger().find(webhook, approval, &nonce) {
+                Found::Closed(outcome) => Err(Refused::Closed(outcome)),
+                Found::Open | Found::Unknown => Err(Refused::Answer(error)),
+            },
             Err(DecideError::NotStarted | DecideError::Panicked) => Err(Refused::Unavailable),
         }
     }
