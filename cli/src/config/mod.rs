@@ -251,7 +251,7 @@ mod tests {
                 "[channels.webhooks.relay]\nurl = \"https://a.example\"\nsecret_env = \"S\"\nsecret = \"whsec_\"",
                 "4:1: a webhook has no key \"secret\"",
             ),
-            ("[channels.webhooks.\"a/b\"]\nurl = \"https://a.example\"\nsecret_env = \"S\"", "1:20: "),
+            ("[channels.webhooks.\"a/../b\"]\nurl = \"https://a.example\"\nsecret_env = \"S\"", "1:20: "),
             ("[channels]\nwebhook = 1", "2:1: the section `channels` has no key \"webhook\""),
             ("[telegram]\ntoken = \"1:a\"", "1:1: the section `telegram` needs `token_file` or `token_env`"),
             (

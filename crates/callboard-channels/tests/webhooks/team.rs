@@ -21,7 +21,7 @@ use crate::relay::{Message, Relay};
 
 /// The secrets of two webhooks. Their texts have `CANARY`, whom nobody may see.
 pub(crate) const SECRET: &str = "whsec_CANARYCANARYCANARYCANARYCANARYCANARY";
-pub(crate) const OTHER: &str = "whsec_CANARYCANARYCANARYCANARYCANARYOTHR";
+pub(crate) const OTHER: &str = "whsec_CANARYCANARYCANARYCANARYCANARYOTHERS";
 
 /// Numbers deliveries, over the processes of a test.
 static DELIVERIES: AtomicU64 = AtomicU64::new(0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard_server::{Access, Route, Scope, Server, TokenSpec};
 use serde_json::json;
 
-use crate::support::client::filled;
+use crate::support::client::{Client, filled};
 use crate::support::service::Service;
 
 /// Requests as they are written to the connection, each with the status that it is answered with.
@@ -194,12 +194,17 @@ fn bodies() -> Vec<(&'static str, String, u16)> {
     bodies
 }
 
-/// What every route refuses: other methods, tokens in wrong places, other hosts and origins, and bodies that it cannot read.
-fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
+/// A route whose unsigned requests count with those of other signed ones, so that it has a server of its own.
+const DECISIONS: &str = "/v1/channels/webhooks/{name}";
+
+/// What each of these routes refuses: other methods, tokens in wrong places, other hosts and origins, and bodies that it cannot read.
+fn of_routes(service: &Service, secret: &str, is_one: impl Fn(&Route) -> bool) -> Vec<(String, u16)> {
     let (token, close) = (format!("Authorization: Bearer {secret}\r\n"), "Connection: close\r\n");
     let credentials = credentials(service, secret);
     let mut requests = Vec::new();
-    for Route { method, path, access } in Server::routes().filter(|route| route.access != Access::Private) {
+    for Route { method, path, access } in
+        Server::routes().filter(|route| route.access != Access::Private && is_one(route))
+    {
         let path = filled(path);
         let mut add = |line: &str, host: &str, headers: &str, body: &str, status: u16| {
             let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\n{close}{headers}");
@@ -253,8 +258,26 @@ async fn hostile_requests_are_refused_and_the_server_continues() {
     let client = service.client("ci", [Scope::Read, Scope::Delegate]);
     let all = service.client("all", Scope::ALL);
     let mut requests = written_out(client.secret.as_deref().unwrap());
-    requests.extend(of_routes(&service, all.secret.as_deref().unwrap()));
+    requests.extend(of_routes(&service, all.secret.as_deref().unwrap(), |route| route.path != DECISIONS));
     assert!(requests.len() >= 300, "there are {}", requests.len());
+    refuses(&client, requests).await;
+    assert_eq!(client.get("/v1/health").await.json(), json!({ "status": "ok" }));
+    assert_eq!(service.board.runs().await.unwrap().len(), 1, "only the first of them is a task");
+    service.end().await;
+}
+
+#[tokio::test]
+async fn hostile_requests_to_decide_by_a_webhook_are_refused() {
+    let service = Service::start().await;
+    let client = service.client("all", Scope::ALL);
+    let requests = of_routes(&service, client.secret.as_deref().unwrap(), |route| route.path == DECISIONS);
+    assert!(requests.len() >= 40, "there are {}", requests.len());
+    refuses(&client, requests).await;
+    service.end().await;
+}
+
+/// Fails unless each request is answered with its status, and with a problem that repeats no token.
+async fn refuses(client: &Client, requests: Vec<(String, u16)>) {
     let mut wrong = Vec::new();
     for (request, expected) in requests {
         let answer = client.raw(request.as_bytes()).await;
@@ -270,9 +293,6 @@ async fn hostile_requests_are_refused_and_the_server_continues() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(client.get("/v1/health").await.json(), json!({ "status": "ok" }));
-    assert_eq!(service.board.runs().await.unwrap().len(), 1, "only the first of them is a task");
-    service.end().await;
 }
 
 #[tokio::test]
