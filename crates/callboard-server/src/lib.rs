@@ -41,7 +41,7 @@ mod dashboard;
 #[cfg(feature = "webhooks")]
 mod decisions;
 #[cfg(not(feature = "webhooks"))]
-#[path = "without_decisions.rs"]
+#[path = "without_decisions/mod.rs"]
 mod decisions;
 mod delegations;
 mod deliveries;

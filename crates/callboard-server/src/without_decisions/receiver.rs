@@ -1,0 +1,3 @@
+//! What takes the decisions of a server without the feature: nothing.
+
+pub(crate) type Receiver = ();
