@@ -71,6 +71,7 @@ impl StreamMode {
             | RunEvent::OutcomeUnknown { .. }
             | RunEvent::OutcomeResolved { .. }
             | RunEvent::Noticed { .. }
+            | RunEvent::Summarized { .. }
             | RunEvent::Asked { .. }
             | RunEvent::AskedUntil { .. }
             | RunEvent::QuestionExpired { .. }

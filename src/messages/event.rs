@@ -438,6 +438,15 @@ pub enum RunEvent {
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
+    /// A turn said in a line what it has done. The last one of a turn counts.
+    Summarized {
+        /// The number of the turn.
+        turn: u32,
+        /// One line of at most 200 characters, from [`Turn::summary`](crate::actors::Turn::summary).
+        text: Arc<str>,
+        /// When the shard decided it, by the wall clock.
+        at: Timestamp,
+    },
 }
 
 /// A field of an event that is stored beside it.
@@ -479,6 +488,7 @@ macro_rules! turn_of {
             | RunEvent::AgentMade { turn, .. }
             | RunEvent::Tainted { turn, .. }
             | RunEvent::Noticed { turn, .. }
+            | RunEvent::Summarized { turn, .. }
             | RunEvent::AttemptFailed { turn, .. }
             | RunEvent::TurnEnded { turn, .. }
             | RunEvent::TurnFailed { turn, .. }
@@ -517,6 +527,7 @@ macro_rules! time_beside_of {
             | RunEvent::AgentMade { .. }
             | RunEvent::Tainted { .. }
             | RunEvent::Noticed { .. }
+            | RunEvent::Summarized { .. }
             | RunEvent::AttemptFailed { .. }
             | RunEvent::TurnEnded { .. }
             | RunEvent::TurnFailed { .. }
@@ -567,6 +578,7 @@ impl RunEvent {
             | Self::AgentMade { at, .. }
             | Self::Tainted { at, .. }
             | Self::Noticed { at, .. }
+            | Self::Summarized { at, .. }
             | Self::AttemptFailed { at, .. }
             | Self::TurnEnded { at, .. }
             | Self::TurnFailed { at, .. }

@@ -57,6 +57,7 @@ impl fmt::Display for RunEvent {
             }
             Self::Tainted { source, .. } => write!(f, "read untrusted input: {}", cut(source)),
             Self::Noticed { text, .. } => write!(f, "says {}", cut(text)),
+            Self::Summarized { text, .. } => write!(f, "sums up: {}", cut(text)),
             Self::AttemptFailed { attempt, failure, .. } => {
                 write!(f, "attempt {attempt} failed: {}", cut(&failure.to_string()))
             }

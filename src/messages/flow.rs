@@ -120,6 +120,7 @@ impl Flow {
                 | RunEvent::AgentMade { .. }
                 | RunEvent::Tainted { .. }
                 | RunEvent::Noticed { .. }
+                | RunEvent::Summarized { .. }
                 | RunEvent::Recovered { .. }
                 | RunEvent::Resumed { .. }
                 | RunEvent::ConversationEntered { .. }

@@ -11,11 +11,13 @@ use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish,
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::{
-    Action, Durability, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, SendTo, Status, Timestamp, TurnId,
+    Action, Durability, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, SendTo, StateRules, Status,
+    Timestamp, TurnId,
 };
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle};
 use callboard::storage::{Expected, Key, Memory, Put};
+use callboard::supervision::runs::Replay;
 use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard::testing::Script;
 use callboard::{AnswerError, SubmitError};
@@ -1037,6 +1039,36 @@ async fn a_caller_that_receives_a_result_finds_the_permit_of_the_run_free() {
         finish(&board, Task::new("x")).await;
         assert_eq!(board.load().runs, 0);
     }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_summary_of_a_turn_is_journaled_with_its_end_in_a_line_and_cut() {
+    let board = builder()
+        .agent("scout", |turn: Turn| async move {
+            turn.summary("looked");
+            turn.summary(&format!("found\n {}", "x".repeat(200)));
+            turn.summary(" \n");
+            Ok(Command::default())
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    run.result().await.unwrap();
+    let history = run.history().await.unwrap();
+    let texts: Vec<_> = history
+        .iter()
+        .filter_map(|event| match event {
+            RunEvent::Summarized { turn: 1, text, .. } => Some(text.to_string()),
+            _ => None,
+        })
+        .collect();
+    let cut = format!("found {}…", "x".repeat(193));
+    assert_eq!((texts.as_slice(), cut.chars().count()), (["looked".to_owned(), cut.clone()].as_slice(), 200));
+    assert!(matches!(history.last(), Some(RunEvent::TurnEnded { .. })), "it comes before the end");
+    let replay = Replay::of(history, &StateRules::default()).unwrap();
+    assert_eq!(replay.turn(1).unwrap().summary.as_deref(), Some(&*cut));
     board.shutdown().await;
 }
 

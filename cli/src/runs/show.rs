@@ -148,7 +148,11 @@ pub(crate) fn actions(turn: &TurnStory) -> String {
         more => parts.push(format!("and {more} more")),
     }
     parts.push(ending(&turn.end));
-    parts.join("; ")
+    let done = parts.join("; ");
+    match &turn.summary {
+        Some(summary) => format!("{}: {done}", brief(summary, 200)),
+        None => done,
+    }
 }
 
 fn step_name(deed: &Deed) -> Option<String> {
@@ -184,6 +188,7 @@ pub(crate) fn turn_json(turn: &TurnStory) -> Value {
         "attempts": turn.attempts,
         "input": turn.input,
         "what": actions(turn),
+        "summary": turn.summary,
         "usage": stable(&turn.usage),
         "begun_at": shapes::time(turn.begun_at),
         "closed_at": turn.closed.map(|(_, at)| shapes::time(at)),

@@ -289,6 +289,35 @@ impl Turn {
         self.send(u32::MAX, TurnRequest::Notice(text.into()), None);
     }
 
+    /// Journals what the turn has done, in a line for those who look at the run; the last one counts. Line breaks and other white space
+    /// become spaces, and a line of more than 200 characters is cut, with `…` as its last one. An empty line is not journaled.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::messages::StateRules;
+    /// use callboard::supervision::runs::Replay;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("scout", |turn: Turn| async move {
+    ///         turn.summary("found 3 sources");
+    ///         Ok(Command::output("done"))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("look").to("scout")).await?;
+    /// run.result().await?;
+    /// let replay = Replay::of(run.history().await?, &StateRules::default())?;
+    /// assert_eq!(replay.turn(1).unwrap().summary.as_deref(), Some("found 3 sources"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn summary(&self, text: &str) {
+        let line = summary_line(text);
+        if !line.is_empty() {
+            self.send(u32::MAX, TurnRequest::Summary(line.into()), None);
+        }
+    }
+
     /// Shows what the agent does to those who watch the run at this moment, with
     /// [`StreamMode::Live`](super::StreamMode). It is not stored.
     pub fn show(&self, event: AgentEvent) {
@@ -312,6 +341,26 @@ impl Turn {
     pub fn now(&self) -> Duration {
         self.shared.store.env.now().monotonic
     }
+}
+
+/// The longest summary of a turn, in characters.
+const MAX_SUMMARY: usize = 200;
+
+/// A text as one line of at most so many characters.
+fn summary_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if let Some((end, _)) = line.char_indices().nth(MAX_SUMMARY) {
+        let last = line[..end].char_indices().last().map_or(0, |(last, _)| last);
+        line.truncate(last);
+        line.push('…');
+    }
+    line
 }
 
 impl fmt::Debug for Turn {

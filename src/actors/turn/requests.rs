@@ -41,7 +41,8 @@ impl Direction {
             | TurnRequest::CheckHandoff(_)
             | TurnRequest::MakeAgent { .. }
             | TurnRequest::Taint(_)
-            | TurnRequest::Notice(_) => return None,
+            | TurnRequest::Notice(_)
+            | TurnRequest::Summary(_) => return None,
         };
         Some(match self {
             Self::Dispatch => (dispatch, target),

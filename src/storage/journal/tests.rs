@@ -406,6 +406,14 @@ fn the_bytes_of_changes_of_a_reference_are_golden() {
 }
 
 #[test]
+fn the_bytes_of_summaries_of_turns_are_golden() {
+    let at = Timestamp::from_millis(1_767_225_600_000);
+    let events = vec![RunEvent::Summarized { turn: 3, text: "found 3 sources".into(), at }];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/summaries");
+    crate::testing::golden::check(folder, &stored(events));
+}
+
+#[test]
 fn the_bytes_of_tasks_in_a_trace_are_golden() {
     let at = Timestamp::from_millis(1_767_225_600_000);
     let (run, agent) = (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap());

@@ -171,6 +171,7 @@ fn events() -> Vec<RunEvent> {
             at,
         },
         RunEvent::ReferenceChanged { reference: Some("issue 8".into()), at },
+        RunEvent::Summarized { turn, text: "found 3 sources".into(), at },
     ]
 }
 

@@ -356,6 +356,7 @@ fn copy_around(
             | RunEvent::HandoffChecked { .. }
             | RunEvent::AgentMade { .. }
             | RunEvent::Tainted { .. }
+            | RunEvent::Summarized { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Overwritten { .. }
             | RunEvent::Resumed { .. }

@@ -124,6 +124,8 @@ pub(crate) enum TurnRequest {
     Taint(Arc<str>),
     /// Show observers a notice.
     Notice(Arc<str>),
+    /// Journal what the turn has done, in a line.
+    Summary(Arc<str>),
 }
 
 impl TurnRequest {
@@ -145,7 +147,8 @@ impl TurnRequest {
             | Self::Status { .. }
             | Self::EndWait
             | Self::Taint(_)
-            | Self::Notice(_) => false,
+            | Self::Notice(_)
+            | Self::Summary(_) => false,
         }
     }
 }

@@ -240,6 +240,7 @@ fn durability_of(event: &RunEvent, asked: Durability) -> Durability {
         RunEvent::StepFinished { .. }
         | RunEvent::StepFailed { .. }
         | RunEvent::Noticed { .. }
+        | RunEvent::Summarized { .. }
         | RunEvent::Settled { .. } => asked.min(Durability::Buffered),
         // What must not happen twice is on disk before it happens, and so are the questions about it and their answers. A run
         // in memory promises nothing.

@@ -103,13 +103,14 @@ fn is_fork(replay: &Replay) -> bool {
     replay.steps.iter().any(|step| matches!(step.event, RunEvent::Forked { .. }) || step.at < submitted)
 }
 
-/// Whether an event is compared. Some events of copied turns are missing in a fork in any case: notices, tokens, failed attempts
+/// Whether an event is compared. Some events of copied turns are missing in a fork in any case: notices, summaries, tokens, failed attempts
 /// and questions of consent. That a run was recovered is not something its agents did.
 fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
     match event {
         // A fork belongs to no conversation.
         RunEvent::Recovered { .. } | RunEvent::ConversationEntered { .. } => false,
         RunEvent::Noticed { .. }
+        | RunEvent::Summarized { .. }
         | RunEvent::Tainted { .. }
         | RunEvent::Reserved { .. }
         | RunEvent::Settled { .. }
@@ -289,6 +290,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::AgentMade { at, .. }
         | RunEvent::Tainted { at, .. }
         | RunEvent::Noticed { at, .. }
+        | RunEvent::Summarized { at, .. }
         | RunEvent::IntentRecorded { at, .. }
         | RunEvent::OutcomeResolved { at, .. }
         | RunEvent::Recovered { at, .. }

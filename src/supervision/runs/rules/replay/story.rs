@@ -33,6 +33,8 @@ pub struct TurnStory {
     pub end: TurnEnd,
     /// What the turn did before it ended, in the order of the journal and over all attempts.
     pub did: Vec<Deed>,
+    /// What it has done, in a line of its agent ([`Turn::summary`](crate::actors::Turn::summary)).
+    pub summary: Option<Arc<str>>,
     /// Tokens that providers reported for its calls.
     pub usage: Usage,
     pub(super) saw: FinalState,
@@ -132,6 +134,7 @@ impl TurnStory {
             closed: None,
             end: TurnEnd::Open,
             did: Vec::new(),
+            summary: None,
             usage: Usage::default(),
             saw: run.seen_by(open).into(),
             saved: Update::default(),
@@ -184,6 +187,7 @@ impl TurnStory {
             }
             RunEvent::ApprovalAsked { .. } if !is_over => self.did.push(Deed::AskedConsent),
             RunEvent::Settled { usage: Some(usage), .. } => self.usage += *usage,
+            RunEvent::Summarized { text, .. } => self.summary = Some(Arc::clone(text)),
             RunEvent::Overwritten { turn, verdict, .. } => {
                 if *verdict != Verdict::Nothing {
                     resumed_with.insert(*turn, verdict.clone());

@@ -91,7 +91,7 @@ impl Run {
             self.overwrite = None;
         }
         match event {
-            RunEvent::Submitted(_) | RunEvent::Noticed { .. } => {}
+            RunEvent::Submitted(_) | RunEvent::Noticed { .. } | RunEvent::Summarized { .. } => {}
             RunEvent::StepStarted { turn, ordinal, name, at: _ } => {
                 self.turns.record(
                     RequestKey { turn: *turn, ordinal: *ordinal },

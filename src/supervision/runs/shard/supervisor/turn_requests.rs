@@ -38,6 +38,7 @@ pub(super) fn on_request(
     match request {
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
+        TurnRequest::Summary(text) => live.absorb(RunEvent::Summarized { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
         TurnRequest::Reserve { tokens, cost, charged, of_agent, continues } => {
             if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues) {
@@ -164,7 +165,8 @@ fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnReque
         | TurnRequest::Status { .. }
         | TurnRequest::EndWait
         | TurnRequest::Taint(_)
-        | TurnRequest::Notice(_) => {}
+        | TurnRequest::Notice(_)
+        | TurnRequest::Summary(_) => {}
     }
 }
 
