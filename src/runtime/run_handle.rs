@@ -18,6 +18,7 @@ use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::snapshot::{Loaded, load};
+use crate::workflow::Drawing;
 
 use super::handle::Callboard;
 
@@ -421,6 +422,18 @@ impl RunHandle {
         }
         let late = Run::late_turns(&history, &self.board.board.rules);
         Ok(Flow::of(&history, late))
+    }
+
+    /// The workflow of the run, drawn with the states of its nodes; `None` if agents alone work on it.
+    ///
+    /// # Errors
+    /// The run is unknown, has forgotten how it began, or its journal cannot be read.
+    pub async fn drawing(&self) -> Result<Option<Drawing>, RunError> {
+        let history = self.history().await?;
+        let Some(RunEvent::Submitted(submission)) = history.first() else { return Err(RunError::Trimmed(self.id)) };
+        let Some(plan) = submission.task.plan.clone() else { return Ok(None) };
+        let states = Run::node_states_of(history, &self.board.board.rules).map_err(|_| RunError::Trimmed(self.id))?;
+        Ok(Some(Drawing::of_plan(plan).with(states)))
     }
 
     /// The run, rebuilt from its journal.

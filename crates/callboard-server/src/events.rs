@@ -103,7 +103,7 @@ pub(crate) fn answer(
 
 /// The events of a run, also while another process works on it. What that journals is not reported to this one, so a stream
 /// without events looks into the journal again: it is opened again after the last event that it had.
-struct Followed {
+pub(crate) struct Followed {
     run: RunHandle,
     modes: Vec<StreamMode>,
     /// The number of the last event.
@@ -115,12 +115,12 @@ struct Followed {
 }
 
 impl Followed {
-    async fn open(run: RunHandle, modes: Vec<StreamMode>, last: u64) -> Result<Self, RunError> {
+    pub(crate) async fn open(run: RunHandle, modes: Vec<StreamMode>, last: u64) -> Result<Self, RunError> {
         let events = run.events(last.saturating_add(1), &modes).await?.boxed();
         Ok(Self { run, modes, last, events, look_after: FIRST_LOOK, has_missed: false })
     }
 
-    fn into_stream(self) -> impl Stream<Item = Watched> {
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Watched> {
         futures::stream::unfold(self, |mut followed| async { Some((followed.next().await?, followed)) })
     }
 

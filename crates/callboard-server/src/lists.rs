@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use callboard::messages::{AgentName, DeadLetter, Timestamp, Usage, visible};
+use callboard::supervision::runs::Run;
 use serde_json::{Value, json};
 
 use crate::context::{Context, Shared};
@@ -81,7 +82,7 @@ impl Page {
 }
 
 /// What `state` may be: the status of an open run, and the outcomes.
-const STATES: [&str; 9] = [
+pub(crate) const STATES: [&str; 9] = [
     "open",
     "waits_for_answer",
     "waits_for_consent",
@@ -144,15 +145,22 @@ impl<'b> Budget<'b> {
 
 /// Answers with a page of the runs of the board.
 pub(crate) async fn runs(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
-    let page = Page::read(query.as_deref())?;
-    let mut budget = Budget::new(&context, page.before).await?;
-    let mut items = Vec::new();
+    let (runs, next) = page_of(&context, query.as_deref()).await?;
+    let items: Vec<Value> = runs.iter().map(|run| delegations::brief(&context, run)).collect();
+    Ok(Json(json!({ "delegations": items, "next": next })))
+}
+
+/// A page of the runs of the board, and the cursor of the next one.
+pub(crate) async fn page_of(context: &Context, query: Option<&str>) -> Result<(Vec<Run>, Option<String>), Problem> {
+    let page = Page::read(query)?;
+    let mut budget = Budget::new(context, page.before).await?;
+    let mut runs = Vec::new();
     while let Some((listed, is_over)) = budget.next().await? {
         if !page.reaches(&listed.place) {
             break;
         }
-        if is_over || items.len() == page.limit {
-            return Ok(Json(json!({ "delegations": items, "next": budget.last.map(cursor) })));
+        if is_over || runs.len() == page.limit {
+            return Ok((runs, budget.last.map(cursor)));
         }
         budget.pass(&listed);
         if !page.may_want(&listed) {
@@ -161,14 +169,12 @@ pub(crate) async fn runs(State(context): Shared, RawQuery(query): RawQuery) -> R
         budget.read += 1;
         let run = listed.place.1;
         match context.board.run(run).read().await {
-            Ok(fold) if page.wants(shapes::status(&fold, context.now())) => {
-                items.push(delegations::brief(&context, &fold));
-            }
+            Ok(fold) if page.wants(shapes::status(&fold, context.now())) => runs.push(fold),
             Ok(_) => {}
             Err(error) => skip(run, &error),
         }
     }
-    Ok(Json(json!({ "delegations": items, "next": null })))
+    Ok((runs, None))
 }
 
 /// Answers with a page of the dead letters: turns that failed for good, those of the newest runs first.

@@ -39,7 +39,12 @@ impl Drawing {
     /// Creates a picture of a workflow without states; [`Drawing::with`] adds those of a run.
     #[must_use]
     pub fn of(workflow: &Workflow) -> Self {
-        Self { plan: Arc::clone(workflow.plan()), states: None }
+        Self::of_plan(Arc::clone(workflow.plan()))
+    }
+
+    /// As [`Drawing::of`], for the plan of a run.
+    pub(crate) fn of_plan(plan: Arc<Plan>) -> Self {
+        Self { plan, states: None }
     }
 
     /// Shows the states of nodes. Each is named by its path, as [`Run::node_of`] writes it without iterations and items:

@@ -32,12 +32,17 @@ pub(super) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("style", "css", "text/css; charset=utf-8", include_str!("style.css")));
 pub(super) static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("script", "js", "text/javascript; charset=utf-8", include_str!("script.js")));
+/// The stylesheet and the script of the pages about runs, which the overview does without.
+pub(super) static RUN_STYLE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("run", "css", "text/css; charset=utf-8", include_str!("run.css")));
+pub(super) static RUN_SCRIPT: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("run", "js", "text/javascript; charset=utf-8", include_str!("run.js")));
 pub(super) static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg")));
 
 /// Answers with the file of this name.
 pub(super) async fn get(Path(name): Path<String>) -> Response {
-    let all = [&*STYLE, &*SCRIPT, &*ICON];
+    let all = [&*STYLE, &*SCRIPT, &*RUN_STYLE, &*RUN_SCRIPT, &*ICON];
     match all.into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name)) {
         Some(asset) => {
             let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];

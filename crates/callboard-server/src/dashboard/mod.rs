@@ -2,7 +2,8 @@
 //! session from then on: a cookie, which authenticates the pages and the routes below `/v1`.
 //!
 //! `links` and `sessions` have who may sign in and who has, and `state` finds who a request is of; `origin` has the one origin that the pages are on, and which requests are from it;
-//! `sign_in` has the routes by which sessions begin and end, `pages` what is shown, and `assets` the script and the stylesheet. What is
+//! `sign_in` has the routes by which sessions begin and end, `pages` the frame of each page and the overview, `runs` the list of runs, `run` the page of
+//! one, and `assets` the script and the stylesheet. What is
 //! shown of agents is untrusted: `pages` makes it visible (`callboard_text`), and maud escapes it.
 
 use std::sync::Arc;
@@ -23,6 +24,8 @@ mod live;
 mod origin;
 mod overview;
 mod pages;
+mod run;
+mod runs;
 mod serving;
 mod sessions;
 mod sign_in;
@@ -52,10 +55,15 @@ pub(crate) fn with_pages(
         .route("/parts/overview", get(pages::overview_part))
         .route("/parts/whole", get(pages::whole))
         .route("/parts/events", get(live::events))
+        .route("/parts/run", get(run::part))
+        .route("/parts/run/drawing", get(run::drawing))
+        .route("/parts/run/events", get(run::events))
         .layer(from_fn_with_state(guard, authorize));
     router
         .merge(parts)
         .route("/", get(pages::overview))
+        .route("/runs", get(runs::page))
+        .route("/runs/{id}", get(run::page))
         .route("/sign-in", get(pages::sign_in).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/session", get(sign_in::session))

@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::assets::{ICON, SCRIPT, STYLE};
+use super::assets::{ICON, RUN_SCRIPT, RUN_STYLE, SCRIPT, STYLE};
 use super::state::Dashboard;
 use super::{overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
@@ -19,11 +19,11 @@ use crate::tokens::{Caller, Scope};
 pub(super) struct Reader<'r> {
     pub(super) caller: &'r Caller,
     /// The text that requests of the page have.
-    csrf: String,
+    pub(super) csrf: String,
 }
 
 /// Puts the contents of a page into the frame. `reader` is `None` if nobody is signed in.
-fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup {
+pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -37,6 +37,10 @@ fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup
                 link rel="icon" href=(ICON.path) type="image/svg+xml";
                 link rel="stylesheet" href=(STYLE.path);
                 script src=(SCRIPT.path) defer {}
+                @if reader.is_some() && title != "Overview" {
+                    link rel="stylesheet" href=(RUN_STYLE.path);
+                    script src=(RUN_SCRIPT.path) defer {}
+                }
             }
             body {
                 a.skip href="#main" { "Skip to the contents" }
@@ -44,7 +48,11 @@ fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup
                     div.bar {
                         a.name href="/" { "callboard" }
                         @if let Some(reader) = reader {
-                            nav aria-label="Pages" { a href="/" aria-current="page" { "Overview" } }
+                            nav aria-label="Pages" {
+                                @for (page, path) in [("Overview", "/"), ("Runs", "/runs")] {
+                                    a href=(path) aria-current=[(page == title).then_some("page")] { (page) }
+                                }
+                            }
                             div.who {
                                 span title="Signed in as" { (reader.caller.by()) }
                                 button.quiet type="button" data-sign-out { "Sign out" }
@@ -58,7 +66,7 @@ fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup
     }
 }
 
-fn page(status: StatusCode, markup: Markup) -> Response {
+pub(super) fn page(status: StatusCode, markup: Markup) -> Response {
     (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], markup.into_string()).into_response()
 }
 
@@ -68,20 +76,31 @@ fn on_host<'c>(context: &'c Context, request: &Request) -> Option<&'c Dashboard>
     dashboard.origin.is_host_of(request.uri(), request.headers()).then_some(dashboard)
 }
 
-/// The overview, or how to sign in.
-pub(super) async fn overview(State(context): Shared, request: Request) -> Response {
-    let Some(dashboard) = on_host(&context, &request) else { return other_name() };
-    let signed_in = dashboard.secret(&request).map(|secret| (secret, dashboard.signed_in(secret)));
-    let Some((secret, Ok(caller))) = signed_in else { return signing_in(StatusCode::UNAUTHORIZED) };
-    let caller = signing::known(&context, caller);
-    let reader = Reader { caller: &caller, csrf: sessions::csrf(secret) };
+/// Who reads a page with this title, and the text that its requests have; or else the answer for somebody who may not.
+#[expect(clippy::result_large_err, reason = "it is an answer, and made once for a page")]
+pub(super) fn reader_of(context: &Context, request: &Request, title: &str) -> Result<(Caller, String), Response> {
+    let Some(dashboard) = on_host(context, request) else { return Err(other_name()) };
+    let signed_in = dashboard.secret(request).map(|secret| (secret, dashboard.signed_in(secret)));
+    let Some((secret, Ok(caller))) = signed_in else { return Err(signing_in(StatusCode::UNAUTHORIZED)) };
+    let (caller, csrf) = (signing::known(context, caller), sessions::csrf(secret));
     if !caller.scopes.contains(&Scope::Read) {
         let contents = html! {
             h1 { "Nothing to read" }
             p { "The token " b { (caller.name) } " does not have the scope " code { "read" } "." }
         };
-        return page(StatusCode::FORBIDDEN, framed("Overview", Some(&reader), &contents));
+        let reader = Reader { caller: &caller, csrf };
+        return Err(page(StatusCode::FORBIDDEN, framed(title, Some(&reader), &contents)));
     }
+    Ok((caller, csrf))
+}
+
+/// The overview, or how to sign in.
+pub(super) async fn overview(State(context): Shared, request: Request) -> Response {
+    let (caller, csrf) = match reader_of(&context, &request, "Overview") {
+        Ok(reader) => reader,
+        Err(answer) => return answer,
+    };
+    let reader = Reader { caller: &caller, csrf };
     let contents = match overview::overview(&context, &caller).await {
         Ok(contents) => contents,
         Err(problem) => html! { h1 { "The overview cannot be read" } p { (problem.detail) } },

@@ -47,8 +47,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A server with pages, over a board with an agent that asks and one that waits, and its private socket.
-struct Pages {
-    board: Callboard,
+pub(crate) struct Pages {
+    pub(crate) board: Callboard,
     tokens: Tokens,
     clock: Arc<Moved>,
     router: Router,
@@ -61,8 +61,8 @@ struct Pages {
 
 /// A browser: its cookie, and the text of its pages.
 #[derive(Clone)]
-struct Browser {
-    cookie: String,
+pub(crate) struct Browser {
+    pub(crate) cookie: String,
     csrf: String,
 }
 
@@ -75,7 +75,7 @@ impl Pages {
         Self::of(folder, at, Callboard::builder()).await
     }
 
-    async fn of(folder: &TempDir, at: &PagesAt, board: Builder) -> Self {
+    pub(crate) async fn of(folder: &TempDir, at: &PagesAt, board: Builder) -> Self {
         let clock = Arc::new(Moved::default());
         let board = board
             .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("who?").await?)) })
@@ -96,7 +96,7 @@ impl Pages {
         Self { board, tokens, clock, router, client: Client::new(&sockets, "a"), origin, stop, serving }
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.stop.send(()).unwrap();
         self.serving.await.unwrap();
         self.board.shutdown().await;
@@ -117,7 +117,7 @@ impl Pages {
     }
 
     /// Sends a request with these headers in place of those that a page sends.
-    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| *name == "Host") {
             request = request.header("Host", self.host());
@@ -143,7 +143,7 @@ impl Pages {
         self.send("POST", "/sign-in", &headers, &json!({ "secret": secret })).await
     }
 
-    async fn sign_in(&self, body: &Value) -> Browser {
+    pub(crate) async fn sign_in(&self, body: &Value) -> Browser {
         let secret = self.link(body).await;
         let answer = self.use_link(&secret, &[]).await;
         assert_eq!(answer.status().as_u16(), 204);
@@ -157,12 +157,12 @@ impl Pages {
     }
 
     /// Reads as a page of the browser does.
-    async fn get(&self, browser: &Browser, path: &str) -> Response {
+    pub(crate) async fn get(&self, browser: &Browser, path: &str) -> Response {
         self.send("GET", path, &[("Cookie", &browser.cookie), ("Sec-Fetch-Site", "same-origin")], &Value::Null).await
     }
 
     /// Changes something as a page of the browser does.
-    async fn post(&self, browser: &Browser, path: &str, body: &Value) -> Response {
+    pub(crate) async fn post(&self, browser: &Browser, path: &str, body: &Value) -> Response {
         let headers = [
             ("Cookie", &*browser.cookie),
             ("Origin", &*self.origin),

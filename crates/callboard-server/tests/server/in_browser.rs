@@ -355,3 +355,53 @@ fn a_phone_shows_the_overview_without_scrolling_sideways() {
     }
     served.end();
 }
+
+#[test]
+fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    let counted = "globalThis.violations = []; addEventListener('securitypolicyviolation', (event) => violations.push(event.blockedURI + ' ' + event.violatedDirective), true);";
+    browser.asks("Page.addScriptToEvaluateOnNewDocument", json!({ "source": counted }));
+    let hostile: String = payloads().into_iter().step_by(7).collect();
+    let run = served.submit("asker", &hostile);
+    sign_in(&mut browser, &served.link());
+    browser.opens(&format!("{}runs", overview_of(&served)));
+    until(&mut browser, "document.querySelectorAll('.runs li').length === 1");
+    picture(&mut browser, "runs");
+    browser.opens(&format!("{}runs/{}", overview_of(&served), run.id()));
+    until(&mut browser, "document.querySelector('#run-state')?.textContent === 'Live'");
+    let badge = "document.querySelector('.under .kind').textContent";
+    assert_eq!(browser.value(badge), "Waits for an answer");
+    for (name, scheme) in [("run-light", "light"), ("run-dark", "dark")] {
+        browser.asks(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
+        );
+        picture(&mut browser, name);
+    }
+    // A part that is open stays open, and what is typed stays.
+    browser.value("document.querySelector('[data-key=cancel]').open = true");
+    browser.value("document.querySelector('#cancel-reason').focus()");
+    browser.types("eno");
+    let asked = served.runtime.block_on(served.board.people().pending());
+    served.runtime.block_on(served.board.people().answer(&asked[0], Response::Value("fine".into()), "ben")).unwrap();
+    until(&mut browser, &format!("{badge} === 'Finished'"));
+    assert_eq!(browser.value("document.querySelector('#cancel-reason').value"), "eno");
+    let unseen = browser.value("/[\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\u001b]/.test(document.querySelector('main').textContent)");
+    assert_eq!(unseen, json!(false));
+    assert_eq!(browser.value("[globalThis.attacked ?? null, violations]"), json!([null, []]));
+    let other = served.submit("asker", "Which port?");
+    browser.opens(&format!("{}runs/{}", overview_of(&served), other.id()));
+    tab_to(&mut browser, "Cancel …");
+    enter(&mut browser);
+    press(&mut browser, "Tab", 9, "");
+    browser.types("not needed");
+    enter(&mut browser);
+    until(&mut browser, &format!("{badge} === 'Cancelled'"));
+    let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 2, "mobile": true });
+    browser.asks("Emulation.setDeviceMetricsOverride", phone);
+    assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(360));
+    picture(&mut browser, "run-phone");
+    assert_eq!(browser.complaints(), [&Value::Null; 0]);
+    served.end();
+}

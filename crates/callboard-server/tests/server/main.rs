@@ -36,6 +36,8 @@ mod passing;
 #[cfg(unix)]
 mod private;
 mod requests;
+#[cfg(unix)]
+mod run_page;
 mod runs;
 mod schedules;
 #[cfg(unix)]

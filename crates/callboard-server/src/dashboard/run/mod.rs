@@ -1,0 +1,91 @@
+//! The page of a run: what it is about, why it waits, its turns in time, and its events.
+//!
+//! `story` has what the events tell about the turns, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
+//! turns, and `live` when they are read again. Each part of a page has a bound, however long a run is.
+
+mod live;
+mod query;
+pub(super) mod state;
+mod story;
+pub(super) mod texts;
+mod timeline;
+mod view;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use callboard::runtime::RunHandle;
+use maud::{Markup, html};
+
+use self::query::Asked;
+use self::texts::short;
+use super::pages::{self, Reader};
+use crate::context::{Context, Shared};
+use crate::delegations::find;
+use crate::problem::Problem;
+use crate::tokens::{Caller, Scope};
+
+pub(super) use live::events;
+
+/// The page of a run.
+pub(super) async fn page(State(context): Shared, Path(id): Path<String>, request: Request) -> Response {
+    let query = request.uri().query().map(str::to_owned);
+    let (caller, csrf) = match pages::reader_of(&context, &request, "Run") {
+        Ok(reader) => reader,
+        Err(answer) => return answer,
+    };
+    let reader = Reader { caller: &caller, csrf };
+    match shown(&context, &caller, &id, query.as_deref()).await {
+        Ok((title, contents)) => pages::page(StatusCode::OK, pages::framed(&title, Some(&reader), &contents)),
+        Err(problem) => {
+            let status = problem.code.status();
+            let contents = html! {
+                h1 { "This run cannot be shown" }
+                p { (problem.detail) }
+                p { a href="/runs" { "All runs" } }
+            };
+            pages::page(status, pages::framed("Run", Some(&reader), &contents))
+        }
+    }
+}
+
+/// The title of the page, and its contents.
+async fn shown(context: &Context, caller: &Caller, id: &str, query: Option<&str>) -> Result<(String, Markup), Problem> {
+    let (_, asked) = Asked::read(query)?;
+    let run = find(context, id)?;
+    let parts = read(context, caller, &run, &asked).await?;
+    let query = asked.query();
+    let (part, events) = (format!("/parts/run?id={}&{query}", run.id()), format!("/parts/run/events?id={}", run.id()));
+    let contents = html! {
+        div data-run-part=(part) data-run-events=(events) { (parts) }
+    };
+    Ok((format!("Run {}", short(run.id())), contents))
+}
+
+/// The parts of the page of a run.
+pub(super) async fn part(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let (id, asked) = Asked::read(query.as_deref())?;
+    let run = find(&context, &id.ok_or_else(|| Problem::bad("the query has no `id`"))?)?;
+    Ok(pages::page(StatusCode::OK, read(&context, &caller, &run, &asked).await?))
+}
+
+async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked) -> Result<Markup, Problem> {
+    let (history, fold) = (run.history().await?, run.read().await?);
+    let may_change = caller.scopes.contains(&Scope::Delegate);
+    Ok(view::parts(&view::Seen { history: &history, run: &fold, now: context.now(), may_change }, asked))
+}
+
+/// The workflow of a run as an image, in which no script runs.
+pub(super) async fn drawing(State(context): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+    // `at` has browsers read it again after a change.
+    let [id, _] = crate::query::values(query.as_deref(), ["id", "at"])?;
+    let run = find(&context, &id.ok_or_else(|| Problem::bad("the query has no `id`"))?)?;
+    let drawing = run.drawing().await?.ok_or_else(|| Problem::not_found("this run has no workflow"))?;
+    Ok(([(CONTENT_TYPE, "image/svg+xml")], drawing.to_svg()).into_response())
+}

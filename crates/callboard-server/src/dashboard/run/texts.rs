@@ -1,0 +1,65 @@
+//! Texts of agents in the pages of runs: visible, in a line, and cut.
+
+use std::time::Duration;
+
+use callboard::messages::{RunId, Timestamp, Usage, visible, visible_lines};
+use maud::{Markup, html};
+
+/// A text in a line of at most so many characters.
+pub(crate) fn line(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => visible(text),
+        Some((end, _)) => visible(&text[..end]) + "…",
+    }
+}
+
+/// A text of several lines, of at most so many characters.
+pub(crate) fn lines(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => visible_lines(text),
+        Some((end, _)) => visible_lines(&text[..end]) + "…",
+    }
+}
+
+/// A time, which the script shows in the zone of the reader.
+pub(crate) fn shown_time(at: Timestamp) -> Markup {
+    let shown = at.to_string();
+    html! { time datetime=(shown) { (shown.get(..16).unwrap_or_default().replace('T', " ")) " UTC" } }
+}
+
+/// `350 ms`, `4.2 s`, `3 min 5 s` or `2 h 4 min`.
+pub(crate) fn span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.subsec_millis()),
+        1..60 => format!("{seconds}.{} s", duration.subsec_millis() / 100),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// `1234 tokens, $0.00002`, or nothing for no tokens.
+pub(crate) fn tokens(usage: Usage) -> Option<String> {
+    let total = usage.total();
+    let cost = if usage.cost.0 == 0 { String::new() } else { format!(", {}", usage.cost) };
+    (total > 0).then(|| format!("{total} {}{cost}", if total == 1 { "token" } else { "tokens" }))
+}
+
+/// The short id of a run.
+pub(crate) fn short(run: RunId) -> String {
+    let id = run.to_string();
+    format!("req-{}", id.rsplit('-').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_visible_and_cut_and_a_span_has_two_units() {
+        assert_eq!(line("a\u{202e}b\nc", 3), "a\\u{202e}b…");
+        assert_eq!(lines("a\n\u{1b}", 9), "a\n\\u{1b}");
+        let shown = [350, 4_250, 185_000, 7_445_000].map(|millis| span(Duration::from_millis(millis)));
+        assert_eq!(shown, ["350 ms", "4.2 s", "3 min 5 s", "2 h 4 min"]);
+    }
+}
