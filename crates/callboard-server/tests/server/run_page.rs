@@ -161,6 +161,7 @@ async fn pages_of_runs_are_for_those_who_may_read() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
 async fn a_run_of_many_events_has_a_small_page_with_links_to_earlier_ones() {
     let folder = tempfile::tempdir().unwrap();
     let (pages, browser) = start(&folder).await;
