@@ -149,7 +149,7 @@ impl Builder {
     /// use callboard::messages::{Deciders, Groups};
     /// let two = Deciders { at_least: 2, excludes_requester: true, ..Deciders::of("ops") };
     /// let builder = Callboard::builder()
-    ///     .groups(Groups::default().group("ops", ["ann", "bob", "cat"]).requester("laptop", "ann"))
+    ///     .groups(Groups::default().group("ops", ["ann", "bob", "cat"]).requesters(|token| (token == "laptop").then(|| "ann".into())))
     ///     .approval_policy(move |_| Consent::AskOf { deciders: two.clone().into(), within: None });
     /// ```
     pub fn groups(mut self, groups: Groups) -> Self {

@@ -8,6 +8,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::actors::approvals::Decider;
 use crate::actors::{StreamMode, Subject};
 use crate::messages::{
     ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, Response, Resume, RunId, TurnId,
@@ -25,6 +26,7 @@ use super::run_handle::{RunError, RunHandle};
 #[derive(Clone)]
 pub struct PeopleHandle {
     callboard: Callboard,
+    decider: Decider,
 }
 
 impl Callboard {
@@ -62,11 +64,17 @@ impl Callboard {
     /// ```
     #[must_use]
     pub fn people(&self) -> PeopleHandle {
-        PeopleHandle { callboard: self.clone() }
+        PeopleHandle { decider: self.board.decider.clone(), callboard: self.clone() }
     }
 }
 
 impl PeopleHandle {
+    /// The same handle, whose decisions about approvals say that they were made there ([`Decision::via`]), such as `dashboard`.
+    #[must_use]
+    pub fn via(&self, place: &str) -> Self {
+        Self { decider: self.decider.via(place), ..self.clone() }
+    }
+
     /// What the runs that this board works on wait for: approvals by expiry, questions by age, nodes, and turns that need
     /// attention. What has expired, and runs that are just being read back, are not among them.
     pub async fn pending(&self) -> Vec<Pending> {
@@ -107,7 +115,7 @@ impl PeopleHandle {
     pub async fn closed(&self, id: impl Into<PendingId>) {
         let id = id.into();
         let run = match id {
-            PendingId::Approval(id) => return self.callboard.board.decider.closed(id).await,
+            PendingId::Approval(id) => return self.decider.closed(id).await,
             PendingId::Question(QuestionId { request, .. }) => request.turn.run,
             PendingId::Node(turn) | PendingId::Attention(turn) => turn.run,
         };
@@ -129,7 +137,7 @@ impl PeopleHandle {
         response: impl Into<Response>,
         by: &str,
     ) -> Result<Option<Votes>, AnswerError> {
-        let decider = &self.callboard.board.decider;
+        let decider = &self.decider;
         let none = |answered: Result<(), AnswerError>| answered.map(|()| None);
         let decided = match (id.into(), response.into()) {
             (PendingId::Question(id), Response::Value(answer)) => {
@@ -162,7 +170,7 @@ impl PeopleHandle {
     /// # Errors
     /// See [`AnswerError`].
     pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
-        self.callboard.board.decider.approve(id, by).await
+        self.decider.approve(id, by).await
     }
 
     /// Answers an approval with [`Response::Deny`], and returns the decision.
@@ -170,7 +178,16 @@ impl PeopleHandle {
     /// # Errors
     /// See [`AnswerError`].
     pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Votes, AnswerError> {
-        self.callboard.board.decider.deny(id, by, reason).await
+        self.decider.deny(id, by, reason).await
+    }
+
+    /// The votes about an open approval, if this person may decide it and has not approved before: what a front end checks before it
+    /// offers a decision.
+    ///
+    /// # Errors
+    /// As [`PeopleHandle::answer`] would refuse them.
+    pub async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
+        self.decider.check(id, by).await
     }
 
     /// Who has approved an approval so far, how many people are missing, and what was decided, as long as that is kept.
@@ -178,7 +195,7 @@ impl PeopleHandle {
     /// # Errors
     /// The store cannot be read.
     pub async fn votes(&self, id: ApprovalId) -> Result<Votes, StorageError> {
-        self.callboard.board.decider.votes(id).await
+        self.decider.votes(id).await
     }
 
     /// What was decided about an approval, if anything was and it is still kept: for the approval's time and 60 days.
@@ -186,13 +203,13 @@ impl PeopleHandle {
     /// # Errors
     /// The store cannot be read.
     pub async fn decision(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
-        self.callboard.board.decider.decision(id).await
+        self.decider.decision(id).await
     }
 
     /// The approvals that can be decided. A run lists one before the approval queue has it, and after it was decided there.
     pub(crate) fn approvals(&self) -> Vec<Envelope> {
         let has_ended = self.callboard.ended().now_or_never().is_some();
-        if has_ended { Vec::new() } else { self.callboard.board.decider.open() }
+        if has_ended { Vec::new() } else { self.decider.open() }
     }
 
     async fn answer_question(&self, question: QuestionId, answer: Json, by: &str) -> Result<(), AnswerError> {
@@ -323,6 +340,6 @@ async fn asked_by(asked: &mut broadcast::Receiver<RunId>, run: Option<RunId>) {
 
 impl fmt::Debug for PeopleHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeopleHandle").field("open", &self.callboard.board.decider.pending()).finish_non_exhaustive()
+        f.debug_struct("PeopleHandle").field("open", &self.decider.pending()).finish_non_exhaustive()
     }
 }

@@ -18,8 +18,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A board whose agent asks for consent to each action in its input, of which these people decide.
 fn board(world: &World, deciders: Deciders) -> Builder {
     let deciders = Arc::new(deciders);
-    let groups =
-        Groups::default().group("ops", ["ann", "bob", "cat"]).group("leads", ["dan"]).requester("laptop", "ann");
+    let groups = Groups::default()
+        .group("ops", ["ann", "bob", "cat"])
+        .group("leads", ["dan"])
+        .requesters(|token| (token == "laptop").then(|| "ann".into()));
     world
         .board()
         .groups(groups)

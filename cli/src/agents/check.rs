@@ -52,6 +52,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "a signal came before the check ended".to_owned())),
         read = read::read(&arguments.files, None, facts.as_ref()) => read?,
     };
+    let names = read.names().into_iter().map(str::to_owned).collect();
     let Read { sources, definitions, tools, mcp, config } = read;
     let models = read::models(&arguments.files)?;
     let mut report = Report::default();
@@ -105,7 +106,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         config.check_serve()?;
         config.check_prices(&unpriced)?;
         let is_whole = mcp.as_ref().is_ok_and(|mcp| mcp.as_ref().is_none_or(|mcp| mcp.problems.is_empty()));
-        config.check_names(&tools, is_whole, known_tokens().as_ref()).map(|()| config)
+        config.check_names(&tools, is_whole, &names, known_tokens().as_ref()).map(|()| config)
     });
     match &config {
         Ok(Config { file: Some(file), .. }) => {

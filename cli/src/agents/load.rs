@@ -70,7 +70,9 @@ pub(crate) async fn load(
     named: Option<&str>,
     left: &[&str],
 ) -> Result<LoadedAgents, Failure> {
-    let Read { sources, definitions: read, tools, mcp, config } = read::read(files, hidden, facts).await?;
+    let all = read::read(files, hidden, facts).await?;
+    let names: BTreeSet<String> = all.names().into_iter().map(str::to_owned).collect();
+    let Read { sources, definitions: read, tools, mcp, config } = all;
     let config = config?;
     if let Some(named) = named {
         check_named(files, named)?;
@@ -79,7 +81,7 @@ pub(crate) async fn load(
     for problem in &problems {
         note(&format!("warning: {problem}"));
     }
-    if let Err(invalid) = config.check_names(&tools, problems.is_empty(), None) {
+    if let Err(invalid) = config.check_names(&tools, problems.is_empty(), &names, None) {
         note(&format!("warning: {}", invalid.defects));
     }
     let roles = config.roles;

@@ -122,6 +122,15 @@ pub(super) struct Read {
     pub(super) config: Result<Config, Invalid>,
 }
 
+impl Read {
+    /// The names of all agents, also of those whose files have defects, and of those that are built in.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        let of_files = self.definitions.iter().flatten().map(|definition| definition.name.as_str());
+        let stems = self.sources.iter().filter_map(|source| Path::new(&source.origin).file_stem()?.to_str());
+        of_files.chain(stems).chain(BuiltIn::ALL.map(BuiltIn::name)).collect()
+    }
+}
+
 /// A file of servers, and the problems of starting them.
 pub(super) struct Mcp {
     pub(super) origin: String,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use callboard::actors::PolicyQuestion;
 use callboard::messages::{ActionKind, Consent, Deciders, Escalation, Groups};
+use callboard_agents::{MetaTool, Tools};
 use callboard_documents::toml::{DeValue, Fields, Item, boolean, count, duration, list, mismatch, string, word};
 use callboard_documents::{Defect, Found, Place, Placed};
 use callboard_text::{check_name, did_you_mean, quoted, typo_of};
@@ -20,8 +21,18 @@ pub(crate) struct Section {
     /// The people of each group, with their places.
     groups: BTreeMap<String, Vec<Placed<String>>>,
     rules: Vec<Rule>,
-    /// Groups that rules name, with their places and how many people of each have to approve.
-    named: Vec<(String, Place, u32)>,
+    /// Groups that rules name, with their places and how many people each has at least.
+    named: Vec<(String, Place, Needed)>,
+    /// The agents and the actions that rules name, with their places.
+    agents: Vec<Placed<String>>,
+    actions: Vec<Placed<String>>,
+}
+
+/// How many people of a group have to approve, and whether one more is needed, because whoever asks does not decide.
+#[derive(Clone, Copy, Debug)]
+struct Needed {
+    at_least: u32,
+    besides_requester: bool,
 }
 
 /// Who decides about some actions: the first rule that is about an action counts.
@@ -63,7 +74,9 @@ impl Section {
 
     fn rule(&mut self, item: &Item<'_>, found: &mut Found) -> Option<Rule> {
         let mut fields = Fields::of("a rule of `approvals`", item, RULES, found)?;
-        let (agents, actions) = (names("agents", &mut fields, found), names("actions", &mut fields, found));
+        let [agents, actions] = ["agents", "actions"].map(|key| names(key, &mut fields, found));
+        let name = |placed: &Vec<Placed<String>>| placed.iter().map(|placed| placed.value.clone()).collect();
+        let (of_agents, of_actions) = (name(&agents), name(&actions));
         let kinds = [("requested", ActionKind::Requested), ("handoff", ActionKind::Handoff)];
         let kind = fields.field("kind").and_then(|field| word(field, &kinds, found)).unwrap_or(ActionKind::Requested);
         let group = fields.text("group", found);
@@ -72,8 +85,13 @@ impl Section {
         let after = fields.field("escalate_after").and_then(|field| duration(field, found));
         let to = fields.text("escalate_to", found);
         fields.close(found);
-        self.named.extend(group.iter().map(|group| (group.value.clone(), group.place.clone(), at_least)));
-        self.named.extend(to.iter().map(|group| (group.value.clone(), group.place.clone(), 1)));
+        let excludes_requester = excludes_requester.unwrap_or(false);
+        let needed = Needed { at_least, besides_requester: excludes_requester && to.is_none() };
+        self.named.extend(group.iter().map(|group| (group.value.clone(), group.place.clone(), needed)));
+        let one = Needed { at_least: 1, besides_requester: false };
+        self.named.extend(to.iter().map(|group| (group.value.clone(), group.place.clone(), one)));
+        self.agents.extend(agents);
+        self.actions.extend(actions.into_iter().filter(|_| kind == ActionKind::Requested));
         let escalation = match (after, to) {
             (Some(after), Some(to)) => Some(Escalation { after: after.value, group: to.value.into() }),
             (None, None) => None,
@@ -87,11 +105,10 @@ impl Section {
             }
         };
         let group = group.map(|group| group.value.into());
-        let excludes_requester = excludes_requester.unwrap_or(false);
         Some(Rule {
             kind,
-            agents,
-            actions,
+            agents: of_agents,
+            actions: of_actions,
             deciders: Arc::new(Deciders { group, at_least, excludes_requester, escalation }),
         })
     }
@@ -103,7 +120,7 @@ impl Section {
             let problem = format!("there is no person {}{likely}", quoted(&person.value));
             found.add(Defect::new(&person.place, problem).advise("add them to [people], or remove them here"));
         }
-        for (group, place, at_least) in &self.named {
+        for (group, place, Needed { at_least, besides_requester }) in &self.named {
             let Some(members) = self.groups.get(group) else {
                 let likely = did_you_mean(typo_of(group, self.groups.keys().map(String::as_str)));
                 let problem = format!("there is no group {}{likely}", quoted(group));
@@ -114,16 +131,44 @@ impl Section {
             if members.len() < *at_least as usize {
                 let problem = format!("{at_least} of {} have to approve, which has {}", quoted(group), members.len());
                 found.add(Defect::new(place, problem).advise("add people to the group, or set `at_least` lower"));
+            } else if *besides_requester && members.len() == *at_least as usize {
+                let problem = format!(
+                    "what one of {} asks for could not be approved: {at_least} others have to, and there are {}",
+                    quoted(group),
+                    members.len() - 1
+                );
+                let advice = "add people to the group, set `at_least` lower, or add `escalate_after` and `escalate_to`";
+                found.add(Defect::new(place, problem).advise(advice));
             }
         }
     }
 
-    /// The groups, for a board. `tokens` are the names that runs are asked for in, each with its person.
-    pub(crate) fn groups(&self, tokens: impl Iterator<Item = (String, String)>) -> Groups {
-        let groups = self.groups.iter().fold(Groups::default(), |groups, (name, people)| {
+    /// The defects of agents and of actions that are not there: a rule about them would be about nothing. `are_whole` says that the tools
+    /// of servers are known.
+    pub(super) fn unknown(&self, tools: &Tools, are_whole: bool, agents: &BTreeSet<String>) -> Vec<Defect> {
+        let defect = |what: &str, named: &Placed<String>, likely: Option<&str>| {
+            let problem = format!("there is no {what} {}{}", quoted(&named.value), did_you_mean(likely));
+            Defect::new(&named.place, problem).advise("correct it, or remove it here")
+        };
+        let mut found = Vec::new();
+        for agent in self.agents.iter().filter(|agent| !agents.contains(&agent.value)) {
+            found.push(defect("agent", agent, typo_of(&agent.value, agents.iter().map(String::as_str))));
+        }
+        let may_be_there = |name: &str| !are_whole && name.starts_with("mcp__");
+        let known: Vec<&str> = tools.names().chain(MetaTool::ALL.map(MetaTool::name)).collect();
+        for action in self.actions.iter().filter(|action| !may_be_there(&action.value)) {
+            if !known.contains(&&*action.value) {
+                found.push(defect("action", action, typo_of(&action.value, known.iter().copied())));
+            }
+        }
+        found
+    }
+
+    /// The groups, for a board.
+    pub(crate) fn groups(&self) -> Groups {
+        self.groups.iter().fold(Groups::default(), |groups, (name, people)| {
             groups.group(name, people.iter().map(|person| Arc::<str>::from(&*person.value)))
-        });
-        tokens.fold(groups, |groups, (token, person)| groups.requester(&token, &person))
+        })
     }
 
     /// What a board answers about an action.
@@ -144,9 +189,12 @@ impl Section {
     }
 }
 
-fn names(key: &'static str, fields: &mut Fields<'_>, found: &mut Found) -> BTreeSet<String> {
+fn names(key: &'static str, fields: &mut Fields<'_>, found: &mut Found) -> Vec<Placed<String>> {
     let items = fields.field(key).map(|field| list(field, RULES, found)).unwrap_or_default();
-    items.iter().filter_map(|item| Some(string("a name", "a text", item, found)?.to_owned())).collect()
+    let name = |item: &Item<'_>, found: &mut Found| {
+        Some(Placed { value: string("a name", "a text", item, found)?.to_owned(), place: Some(item.span()) })
+    };
+    items.iter().filter_map(|item| name(item, found)).collect()
 }
 
 #[cfg(test)]

@@ -62,17 +62,19 @@ impl Config {
     }
 
     /// # Errors
-    /// A role has a tool, or a person a token, that is not there. `are_whole` says that the tools of servers are known; what tokens there
+    /// A role has a tool, a person a token, or a rule of approvals an agent or an action, that is not there. `are_whole` says that the tools of servers are known; what tokens there
     /// are may be unknown.
     pub(crate) fn check_names(
         &self,
         tools: &Tools,
         are_whole: bool,
+        agents: &BTreeSet<String>,
         tokens: Option<&BTreeSet<String>>,
     ) -> Result<(), Invalid> {
         let of_roles = self.role_tools.unknown(tools, are_whole);
         let of_people = tokens.into_iter().flat_map(|tokens| self.people.unknown(tokens));
-        self.refused(of_roles.chain(of_people).collect())
+        let of_rules = self.approvals.unknown(tools, are_whole, agents);
+        self.refused(of_roles.chain(of_people).chain(of_rules).collect())
     }
 
     fn refused(&self, found: Vec<Defect>) -> Result<(), Invalid> {
@@ -260,6 +262,15 @@ mod tests {
             ),
             ("[people]\n\"a/../b\" = { tokens = [] }", "2:1: "),
             ("[people]\nann = { tokens = [] }\n[groups]\nops = [\"an\"]", "4:8: there is no person \"an\""),
+            (
+                "[people]\nowner = { tokens = [\"laptop\"] }",
+                "2:1: the commands of this user decide as the token \"owner\"",
+            ),
+            (
+                "[people]\nann = { tokens = [] }\nbob = { tokens = [] }\n[groups]\nops = [\"ann\", \"bob\"]\n[[approvals]]\ngroup = \"ops\"\n\
+                 at_least = 2\nexclude_requester = true",
+                "7:9: what one of \"ops\" asks for could not be approved: 2 others have to, and there are 1",
+            ),
             (
                 "[people]\nann = { tokens = [] }\n[groups]\nops = [\"ann\"]\n[[approvals]]\ngroup = \"ops\"\nat_least = 2",
                 "6:9: 2 of \"ops\" have to approve, which has 1",

@@ -39,6 +39,12 @@ impl Section {
             }
             people.names.insert(person.get_ref().to_string());
             people.add(person.get_ref(), item, found);
+            if person.get_ref() == OWNER && people.people.get(OWNER).is_none_or(|person| person != OWNER) {
+                let problem =
+                    "the commands of this user decide as the token \"owner\", which a person of this name has to have";
+                let advice = "write tokens = [\"owner\"], or name the person otherwise";
+                found.add(Defect::new(&Some(person.span()), problem).advise(advice));
+            }
         }
         people
     }
@@ -77,12 +83,13 @@ impl Section {
         self.accounts.iter().map(|(account, person)| (*account, &**person))
     }
 
-    /// The defects of tokens that are not among these.
+    /// The defects of tokens that are not among these, and are written almost as one of them. Others may be added later.
     pub(super) fn unknown<'s>(&'s self, known: &'s BTreeSet<String>) -> impl Iterator<Item = Defect> + use<'s> {
-        self.places.iter().filter(|(token, _)| token != OWNER && !known.contains(token)).map(|(token, place)| {
-            let likely = typo_of(token, known.iter().map(String::as_str));
-            Defect::new(place, format!("there is no token {}{}", quoted(token), did_you_mean(likely)))
-                .advise("add it with `callboard tokens add`, or remove it here")
+        let unknown = self.places.iter().filter(|(token, _)| token != OWNER && !known.contains(token));
+        unknown.filter_map(|(token, place)| {
+            let likely = typo_of(token, known.iter().map(String::as_str))?;
+            let problem = format!("there is no token {}{}", quoted(token), did_you_mean(Some(likely)));
+            Some(Defect::new(place, problem).advise("add it with `callboard tokens add`, or remove it here"))
         })
     }
 

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use serde_json::{Value, json};
 
 use callboard::messages::{RunId, visible};
-use callboard_server::inbox::{Item, ItemKind};
+use callboard_server::inbox::{Item, ItemId, ItemKind};
 use callboard_server::private::ClientError;
 use callboard_text::quoted;
 
@@ -41,6 +41,13 @@ enum Place {
     Left(String),
 }
 
+/// What is named on the command line.
+enum Wanted {
+    Item(String),
+    /// All items of this run.
+    Run(RunId),
+}
+
 /// An item as the server has it, and who decides about it.
 struct Listed {
     item: Value,
@@ -66,15 +73,47 @@ impl Listed {
         actions.iter().filter_map(|action| action["response"].as_str()).collect()
     }
 
-    fn fits(&self, arguments: &Inbox, run: Option<RunId>) -> bool {
-        let Inbox { ids, kind, agent, .. } = arguments;
-        (ids.is_empty() || ids.iter().any(|id| id == self.id()))
+    /// Whether it has this id, or is of the run that is named.
+    fn is(&self, wanted: &Wanted) -> bool {
+        match wanted {
+            Wanted::Item(id) => id == self.id(),
+            Wanted::Run(run) => self.text("request_id").parse() == Ok(*run),
+        }
+    }
+
+    fn fits(&self, arguments: &Inbox, wanted: &[Wanted], run: Option<RunId>) -> bool {
+        let Inbox { kind, agent, .. } = arguments;
+        (wanted.is_empty() || wanted.iter().any(|wanted| self.is(wanted)))
             && kind.as_ref().is_none_or(|kind| kind == self.text("kind"))
             && agent.as_ref().is_none_or(|agent| agent == self.text("agent"))
             && run.is_none_or(|run| self.text("request_id").parse() == Ok(run))
     }
 
-    /// The item as a person sees it, with the commands that decide about it.
+    /// Who decides, and who has approved; a line for each.
+    fn deciding(&self) -> Vec<String> {
+        let deciding = &self.item["deciding"];
+        let Some(deciders) = deciding["deciders"].as_str() else { return Vec::new() };
+        let mut lines = vec![format!("decided by {}", visible(deciders))];
+        for vote in deciding["approved_by"].as_array().into_iter().flatten() {
+            let by = visible(vote["by"].as_str().unwrap_or_default());
+            lines.push(format!("approved by {by} at {}", time_of(&vote["at"])));
+        }
+        if lines.len() > 1 {
+            lines.push(format!("{} more to approve", deciding["missing"]));
+        }
+        if let Some(group) = deciding["escalates_to"].as_str() {
+            lines.push(format!("from {} also by {}", time_of(&deciding["escalates_at"]), visible(group)));
+        }
+        if let Some(editor) = deciding["edited_by"].as_str() {
+            lines.push(format!("changed to this by {}", visible(editor)));
+        }
+        if let Some(why) = self.item["may_not"].as_str() {
+            lines.push(format!("you do not decide this: {}", visible(why)));
+        }
+        lines
+    }
+
+    /// The item as a person sees it, folded, with the commands that decide about it in whole lines: these are copied.
     fn shown(&self, stores: &Stores) -> String {
         let (kind, agent) = (self.kind().map_or("item", |kind| kind.words().0), self.text("agent"));
         let agent = if agent.is_empty() { String::new() } else { format!("{} ", visible(agent)) };
@@ -88,13 +127,27 @@ impl Listed {
             let from = self.item["from_agent"].as_str().map(|from| format!(", from {}", visible(from)));
             let task = self.item["task"].as_str().map(|task| format!(": {}", visible(&quoted(task))));
             line(format!("run {}{}{}", short(run), task.unwrap_or_default(), from.unwrap_or_default()));
+            if let Some(chain) = self.item["chain"].as_str() {
+                line(format!("chain {}", visible(chain)));
+            }
+            if let Some(tokens) = self.item["tokens"].as_u64().filter(|tokens| *tokens > 0) {
+                let cost = self.item["cost_usd"].as_f64().filter(|cost| *cost > 0.0);
+                line(format!(
+                    "{tokens} tokens so far{}",
+                    cost.map_or_else(String::new, |cost| format!(", ${cost:.2}"))
+                ));
+            }
         }
         let since = self.item["since"].is_string().then(|| format!("since {}; ", time_of(&self.item["since"])));
         let otherwise = match self.item["expires_at"].is_string() {
             true => format!("at {} {}", time_of(&self.item["expires_at"]), self.text("otherwise")),
+            false if self.responses().is_empty() => format!("until that is corrected, {}", self.text("otherwise")),
             false => format!("until somebody decides, {}", self.text("otherwise")),
         };
         line(format!("{}{otherwise}", since.unwrap_or_default()));
+        self.deciding().into_iter().for_each(&mut line);
+        let mut text = folded(&text);
+        let mut line = |line: String| text.push_str(&format!("{:LABEL$}{line}\n", ""));
         match &self.place {
             Place::Left(continuation) => {
                 line(format!("no process works on it; to continue it, and decide then: {}", visible(continuation)));
@@ -174,13 +227,18 @@ pub(super) async fn inbox(arguments: &Inbox) -> Result<Page, Failure> {
         Some(run) => Some(stores.find(run).await?.1),
         None => None,
     };
+    let mut wanted = Vec::new();
+    for id in &arguments.ids {
+        wanted.push(match ItemId::read(id) {
+            Some(_) => Wanted::Item(id.clone()),
+            None => Wanted::Run(stores.find(id).await?.1),
+        });
+    }
     let AllItems { mut items, is_cut, notes, exit } = AllItems::of(&stores).await?;
-    items.retain(|listed| listed.fits(arguments, run));
-    if let Some(missing) = arguments.ids.iter().find(|id| !items.iter().any(|listed| listed.id() == *id)) {
-        let text = format!(
-            "{} does not wait for a person, or no longer; what a run waits for is selected with --run",
-            visible(missing)
-        );
+    items.retain(|listed| listed.fits(arguments, &wanted, run));
+    let is_listed = |wanted: &Wanted| items.iter().any(|listed| listed.is(wanted));
+    if let Some((missing, _)) = arguments.ids.iter().zip(&wanted).find(|(_, wanted)| !is_listed(wanted)) {
+        let text = format!("{} does not wait for a person, or no longer", visible(missing));
         return Err(Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes));
     }
     if let Some(response) = &arguments.response {
@@ -199,7 +257,7 @@ pub(super) async fn inbox(arguments: &Inbox) -> Result<Page, Failure> {
     }
     let shown: Vec<&Value> = items.iter().map(|listed| &listed.item).collect();
     let page = Page::new(
-        folded(&text_of(&items, &stores, is_cut)),
+        text_of(&items, &stores, is_cut),
         json!({ "items": shown, "counts": counts(&items), "is_cut": is_cut }),
     );
     Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks: notes, ..page })
@@ -328,17 +386,19 @@ enum Said {
 
 /// Goes through the items with the person at the terminal.
 async fn one_by_one(items: &[Listed], stores: &Stores, is_cut: bool, notes: &str) -> Result<Page, Failure> {
-    let (mut left, mut begin) = (0, format!("{}\n", summary(items, is_cut)));
+    // It is folded already.
+    let (mut left, mut begin) = (0, folded(&format!("{}\n", summary(items, is_cut))));
     for (place, listed) in items.iter().enumerate() {
         let card = card(listed, stores).await.unwrap_or_default();
-        let shown = format!("{begin}\n{}{card}", listed.shown(stores));
-        if matches!(listed.place, Place::Left(_)) || listed.responses().is_empty() {
+        let shown = format!("{begin}\n{}{}", listed.shown(stores), folded(&card));
+        let is_not_theirs = listed.item["may_not"].is_string();
+        if is_not_theirs || matches!(listed.place, Place::Left(_)) || listed.responses().is_empty() {
             begin = shown;
             left += 1;
             continue;
         }
         begin = String::new();
-        let said = at_the_terminal(None, |person| ask(person, listed, &folded(&shown)));
+        let said = at_the_terminal(None, |person| ask(person, listed, &shown));
         match said.unwrap_or(Said::Quit) {
             Said::Skip => left += 1,
             Said::Quit => {
@@ -351,7 +411,7 @@ async fn one_by_one(items: &[Listed], stores: &Stores, is_cut: bool, notes: &str
                     None => format!("{}\n", done(&decision, &result)),
                     Some(problem) => {
                         left += 1;
-                        format!("refused: {problem}\n")
+                        folded(&format!("refused: {problem}\n"))
                     }
                 };
             }
@@ -361,11 +421,11 @@ async fn one_by_one(items: &[Listed], stores: &Stores, is_cut: bool, notes: &str
         0 => String::new(),
         left => format!("{} left\n", count(left, "item")),
     };
-    let page = Page::new(folded(&format!("{begin}{end}")), Value::Null);
+    let page = Page::new(format!("{begin}{end}"), Value::Null);
     Ok(Page { remarks: notes.to_owned(), ..page })
 }
 
-/// All of what is to be approved, as its process shows it.
+/// All of what is to be approved, as its process shows it, and of an edit of a file what changes.
 async fn card(listed: &Listed, stores: &Stores) -> Option<String> {
     let path = format!("/v1/inbox/{}", super::boards::encoded(listed.id()));
     let answer = match &listed.place {
@@ -373,7 +433,9 @@ async fn card(listed: &Listed, stores: &Stores) -> Option<String> {
         Place::Board(board) => of_board(board).request("GET", &path, None).await,
         Place::Left(_) => return None,
     };
-    accepted(answer.ok()?).ok()?["card"].as_str().map(str::to_owned)
+    let item = accepted(answer.ok()?).ok()?;
+    let change = item["difference"].as_str().map(|lines| format!("what changes in the file\n{lines}"));
+    Some(item["card"].as_str()?.to_owned() + &change.unwrap_or_default())
 }
 
 /// Asks until the answer is one.
@@ -385,6 +447,7 @@ fn ask(person: &mut impl Person, listed: &Listed, shown: &str) -> Said {
         ("deny", _) => "deny [REASON]".to_owned(),
         ("answer", _) => "“answer” and the text".to_owned(),
         ("overwrite", _) => "overwrite {\"CHANNEL\": VALUE}".to_owned(),
+        ("resume", _) => "resume [INPUT]".to_owned(),
         (response, _) => response.to_owned(),
     });
     let prompt = format!("{}, skip, quit: ", names.collect::<Vec<_>>().join(", "));
@@ -393,7 +456,8 @@ fn ask(person: &mut impl Person, listed: &Listed, shown: &str) -> Said {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
         let rest = rest.trim();
         let decision = match (word, rest) {
-            ("skip" | "s" | "", "") => return Said::Skip,
+            ("skip" | "s", "") => return Said::Skip,
+            ("", "") => Err("write one of these, or skip".to_owned()),
             ("quit" | "q", "") => return Said::Quit,
             (typed, "") if Some(typed) == code => Ok(json!({ "response": "approve" })),
             ("approve", _) if code.is_some() => Err("type the code, which is of this card alone".to_owned()),
@@ -406,6 +470,9 @@ fn ask(person: &mut impl Person, listed: &Listed, shown: &str) -> Said {
             }
             ("overwrite", values) if responses.contains(&"overwrite") => {
                 crate::values::json(values).map(|values| json!({ "response": "overwrite", "values": values }))
+            }
+            ("resume", input) if responses.contains(&"resume") && !input.is_empty() => {
+                crate::values::json(input).map(|input| json!({ "response": "resume", "input": input }))
             }
             (word @ ("resume" | "restart" | "retry" | "drop" | "read_again"), "") if responses.contains(&word) => {
                 Ok(json!({ "response": word }))
@@ -451,7 +518,11 @@ mod tests {
     fn what_does_not_fit_is_asked_again_and_the_end_of_the_input_decides_nothing() {
         let letter = listed("letter:x/1", "dead_letter", &["retry", "drop"]);
         assert_eq!(said("deny\nretry now\ndrop", &letter).0, Said::Decision(json!({ "response": "drop" })));
-        assert_eq!((said("", &letter).0, said("\nretry", &letter).0), (Said::Quit, Said::Skip));
+        assert_eq!((said("", &letter).0, said("\nskip", &letter).0), (Said::Quit, Said::Skip));
+        let node = listed("node:x/1", "node", &["resume"]);
+        let (decision, asked) = said("resume {\nresume {\"a\": 1}", &node);
+        assert_eq!(decision, Said::Decision(json!({ "response": "resume", "input": { "a": 1 } })));
+        assert!(asked.contains("resume [INPUT], skip, quit: "), "{asked}");
         let conflict = listed("conflict:x", "conflict", &["overwrite", "drop"]);
         let (decision, asked) = said("overwrite {\noverwrite {\"a\": 1}", &conflict);
         assert_eq!(decision, Said::Decision(json!({ "response": "overwrite", "values": { "a": 1 } })));

@@ -1,6 +1,6 @@
 //! `callboard serve`: a board that stays up, with the agents of a folder.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -89,7 +89,10 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
     let figures = Figures::record();
     let approvals = std::mem::take(&mut config.approvals);
-    let groups = approvals.groups(people.tokens());
+    let (persons, owners): (BTreeMap<_, _>, _) = (people.tokens().collect(), tokens.clone());
+    let groups = approvals
+        .groups()
+        .requesters(move |token| persons.get(token).cloned().or_else(|| owners.owner_of(token)).map(Into::into));
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);
     let builder =
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));

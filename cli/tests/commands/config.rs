@@ -76,7 +76,7 @@ fn roles_of_the_project_bound_the_files_of_its_agents() {
 #[test]
 fn tools_of_roles_and_tokens_of_people_that_are_not_there_are_defects() {
     let settings = "[roles.auditor]\ntools = [\"reads\", \"FileRaed\", \"mcp__db__*\", \"Task\", \"mcp__db__query\"]\n[people]\n\
-                    ann = { tokens = [\"owner\", \"laptop\", \"lapdog\"] }\n";
+                    ann = { tokens = [\"owner\", \"laptop\", \"laptpo\"] }\n";
     let folder = folder_with(&[AGENT, ("callboard.toml", settings)]);
     let checked = || {
         let printed = output_of(command(&folder, &["check"]).env("CALLBOARD_STORE", "data"));
@@ -97,7 +97,7 @@ fn tools_of_roles_and_tokens_of_people_that_are_not_there_are_defects() {
     assert_eq!(checked(), (Some(2), of_roles.map(str::to_owned).to_vec()), "without a server no token is known");
     let added = callboard(&folder, &["tokens", "add", "laptop", "--store", "data"]);
     assert_eq!(added.code, Some(0), "{}", added.error);
-    let of_people = "callboard.toml:4:38: there is no token \"lapdog\"";
+    let of_people = "callboard.toml:4:38: there is no token \"laptpo\"; did you mean \"laptop\"?";
     let all = of_roles.into_iter().chain([of_people]).map(str::to_owned).collect();
     assert_eq!(checked(), (Some(2), all));
 }

@@ -70,7 +70,11 @@ pub(crate) fn outcome(decision: Option<&Decision>, here: Option<&str>) -> String
         (Terms::Once, true) => "approved".to_owned(),
         (Terms::Once | Terms::Run { .. }, false) => "denied".to_owned(),
     };
-    let place = here.map_or_else(|| "elsewhere".to_owned(), |service| format!("on {service}"));
+    let place = match (here, &*decision.via) {
+        (Some(service), _) => format!("on {service}"),
+        (None, "") => "elsewhere".to_owned(),
+        (None, via) => format!("elsewhere ({})", visible(via)),
+    };
     let mut reason = visible(&decision.reason);
     if reason.chars().count() > MAX_REASON {
         reason = format!("{}…", reason.chars().take(MAX_REASON).collect::<String>());
@@ -102,6 +106,7 @@ mod tests {
             at,
             terms: Terms::Once,
             votes: Vec::new(),
+            via: "".into(),
         };
         assert_eq!(
             outcome(Some(&decision), Some("Telegram")),
@@ -109,6 +114,8 @@ mod tests {
         );
         decision = Decision { approved: true, reason: "".into(), ..decision };
         assert_eq!(outcome(Some(&decision), None), "approved by ann at 2026-01-01 00:01 UTC, elsewhere");
+        decision.via = "dashboard".into();
+        assert!(outcome(Some(&decision), None).ends_with(", elsewhere (dashboard)"));
         decision.by = "expiry".into();
         assert_eq!(
             outcome(Some(&decision), None),

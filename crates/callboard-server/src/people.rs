@@ -7,7 +7,11 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use callboard::AnswerError;
 use callboard::actors::approvals::Card;
-use callboard::messages::{Pending, PendingId, QuestionId, Response, Resume, RunEvent, visible};
+use callboard::actors::{StreamMode, Watched};
+use callboard::messages::{
+    ApprovalId, Decision, Pending, PendingId, Response, Resume, RunEvent, RunId, Terms, visible,
+};
+use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -111,53 +115,113 @@ pub(crate) async fn respond(
     };
     let decider = self::decider(context, caller)?;
     let by = Arc::clone(&decider);
+    let people = context.board.people().via(caller.via());
+    let run = match &response {
+        Response::ApproveEdited(_) => people.pending().await.iter().find(|open| open.id() == id).map(Pending::run),
+        _ => None,
+    };
     // In a task of its own: a client that leaves ends the handler, and a decision that is stored also has to reach its run.
-    let board = context.board.clone();
-    let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await });
-    match answered.await.map_err(|error| Problem::internal(&error))? {
-        Ok(votes) => {
-            let mut answer = json!({ "by": decider });
-            if let Some(votes) = votes {
-                answer["decided"] = votes.decision.is_some().into();
-                add(&mut answer, shapes::votes(&votes));
-            }
-            Ok(answer)
+    let answered = tokio::spawn(async move { people.answer(id, response, &by).await });
+    let votes = match answered.await.map_err(|error| Problem::internal(&error))? {
+        Ok(votes) => votes,
+        Err(error @ AnswerError::NotOpen(_)) => {
+            return Err(match closed(context, &id).await {
+                Some(how) => Problem::new(ProblemCode::Conflict, format!("already {how}")),
+                None => error.into(),
+            });
         }
-        Err(AnswerError::NotOpen(PendingId::Question(question))) => Err(not_open(context, question).await),
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut answer = json!({ "by": decider });
+    if let (Some(votes), PendingId::Approval(approval)) = (votes, id) {
+        answer["decided"] = votes.decision.is_some().into();
+        answer["outcome"] = json!(votes.decision.as_ref().map(outcome));
+        if let Some(run) = run {
+            answer["replaced_by"] = json!(replacement(context, run, approval).await);
+        }
+        add(&mut answer, shapes::votes(&votes));
+    }
+    Ok(answer)
+}
+
+/// How long the answer to a decision waits for the approval that it leads to.
+const REPLACED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a decision makes of its approval.
+fn outcome(decision: &Decision) -> &'static str {
+    match (decision.approved, &decision.terms) {
+        (false, _) => "denied",
+        (true, Terms::Edited { .. }) => "replaced",
+        (true, Terms::Once | Terms::Run { .. }) => "approved",
     }
 }
 
-/// In whose name a caller decides: their person, or the token itself.
+/// The approval that a run asks for in place of another; `None` if it asks for none.
+async fn replacement(context: &Context, run: RunId, replaced: ApprovalId) -> Option<PendingId> {
+    let run = context.board.run(run);
+    let mut events = run.events(1, &[StreamMode::Debug]).await.ok()?;
+    let found = async {
+        let mut place = None;
+        while let Some(watched) = events.next().await {
+            let Watched::Event { event, .. } = watched else { continue };
+            match &*event {
+                RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
+                    if place == Some((*turn, *ordinal)) {
+                        return Some(PendingId::Approval(envelope.id()));
+                    }
+                    if envelope.id() == replaced {
+                        place = Some((*turn, *ordinal));
+                    }
+                }
+                RunEvent::Decided { approval, .. } if *approval == replaced => return None,
+                _ => {}
+            }
+        }
+        None
+    };
+    tokio::time::timeout(REPLACED_WITHIN, found).await.ok().flatten()
+}
+
+/// In whose name a caller decides: the person of the token, by what the server knows or else its owner, or the token itself.
 ///
 /// # Errors
 /// It is a token that nobody has, with the name of a person: it could pass for them where people are counted.
 pub(crate) fn decider(context: &Context, caller: &Caller) -> Result<Arc<str>, Problem> {
     // This user's own connection has no token; its person is that of the token `owner`.
-    let person = caller.person.as_ref().or_else(|| context.people.get(&*caller.name));
-    if person.is_none() && context.people.values().any(|person| **person == *caller.name) {
+    let known = caller.person.as_ref().or_else(|| context.people.get(&*caller.name)).cloned();
+    if let Some(person) = known.or_else(|| caller.terms.owner.as_deref().map(Into::into)) {
+        return Ok(person);
+    }
+    let is_person = context.people.values().any(|person| **person == *caller.name);
+    if is_person || context.tokens.is_owner(&caller.name) {
         let detail = format!("the token {} has the name of a person who does not have it", visible(&caller.name));
         return Err(Problem::new(ProblemCode::DecisionsRefused, detail));
     }
-    Ok(Arc::clone(person.unwrap_or(&caller.name)))
+    Ok(Arc::clone(&caller.name))
 }
 
-/// The problem with a question that is not open: it was answered before, or there was none.
-async fn not_open(context: &Context, question: QuestionId) -> Problem {
-    let request = question.request;
-    let history = context.board.run(request.turn.run).history().await.unwrap_or_default();
-    let by = history.iter().find_map(|event| match event {
-        RunEvent::Answered { turn, ordinal, by, .. } if (*turn, *ordinal) == (request.turn.number, request.ordinal) => {
-            Some(by)
+/// What became of something that waited for a person; `None` if it was not decided, or that is no longer kept.
+pub(crate) async fn closed(context: &Context, id: &PendingId) -> Option<String> {
+    let (run, turn) = match id {
+        PendingId::Approval(id) => return Some(context.board.people().decision(*id).await.ok()??.to_string()),
+        PendingId::Question(question) => (question.request.turn.run, question.request.turn.number),
+        PendingId::Node(turn) | PendingId::Attention(turn) => (turn.run, turn.number),
+    };
+    let history = context.board.run(run).history().await.ok()?;
+    history.iter().rev().find_map(|event| match (id, event) {
+        (PendingId::Question(question), RunEvent::Answered { turn: of, ordinal, by, at, .. })
+            if (*of, *ordinal) == (turn, question.request.ordinal) =>
+        {
+            Some(format!("answered by {} at {at}", visible(by)))
+        }
+        (PendingId::Node(_), RunEvent::Resumed { turn: of, by, at, .. }) if *of == turn => {
+            Some(format!("continued by {} at {at}", visible(by)))
+        }
+        (PendingId::Attention(_), RunEvent::TurnRestarted { turn: of, at, .. }) if *of == turn => {
+            Some(format!("started again at {at}"))
         }
         _ => None,
-    });
-    match by {
-        Some(by) => {
-            Problem::new(ProblemCode::Conflict, format!("question {request} was answered before by {}", visible(by)))
-        }
-        None => AnswerError::NotOpen(PendingId::Question(question)).into(),
-    }
+    })
 }
 
 /// All of what a person has to see of an approval before deciding; `None` for anything else.

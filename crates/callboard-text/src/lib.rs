@@ -17,7 +17,7 @@ mod visible;
 
 pub use names::{
     MADE_BY, NameError, NameProblem, Unfit, check_channel, check_key, check_name, check_own_name, did_you_mean,
-    look_alike, looks, nearest, typo_of,
+    disguised, look_alike, looks, nearest, typo_of,
 };
 pub use visible::{cut, exact, is_unseen, quoted, visible, visible_lines};
 

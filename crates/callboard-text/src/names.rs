@@ -227,6 +227,37 @@ pub fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> 
     others.find(|other| *other != name && !(is_plain && other.is_ascii()) && looks(other) == seen)
 }
 
+/// The first words of a text with letters that look like those of ASCII and are others: each with these as escapes, and what it looks like.
+///
+/// ```
+/// let found = callboard_text::disguised("delete \u{430}dmin.txt", 8);
+/// assert_eq!(found, [("\\u{430}dmin".to_owned(), "admin".to_owned())]);
+/// assert!(callboard_text::disguised("naïve Straße 你好 привет", 8).is_empty());
+/// ```
+pub fn disguised(text: &str, most: usize) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_ascii()) {
+        let (mut shown, mut seen) = (String::new(), String::new());
+        for c in word.chars() {
+            if c.is_ascii() {
+                shown.push(c);
+                seen.push(c);
+            } else {
+                shown.extend(c.escape_unicode());
+                seen.extend(unicode_security::skeleton(c.encode_utf8(&mut [0; 4])));
+            }
+        }
+        let word = (shown, seen);
+        if word.1.chars().all(|c| c.is_ascii_alphanumeric()) && !found.contains(&word) {
+            found.push(word);
+            if found.len() == most {
+                break;
+            }
+        }
+    }
+    found
+}
+
 /// What a name looks like: equal for names that are confusable by Unicode Technical Standard 39, whatever their case.
 pub fn looks(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()

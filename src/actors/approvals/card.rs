@@ -5,13 +5,16 @@ use std::fmt::Write as _;
 use callboard_text::exact;
 use serde_json::Value;
 
-use crate::messages::{Deciders, Envelope, Json};
+use crate::messages::{Action, Deciders, Envelope, Json};
 
 /// The longest text of a card's arguments, in characters; a card states what was cut.
 const MAX_SHOWN: usize = 2_000;
 
 /// The part of it that is taken from the end: a deceptive part could be placed where a reader does not look.
 const MAX_TAIL: usize = 600;
+
+/// The most words that look like others which a card names.
+const MAX_DISGUISED: usize = 4;
 
 /// The number of digits in a card's code.
 const CODE: usize = 4;
@@ -91,7 +94,7 @@ fn head(envelope: &Envelope) -> String {
     let [agent, kind, target] = [envelope.agent.as_str(), &action.action, &action.target].map(field);
     let expires = envelope.expires_at;
     let code = Card::of(envelope).code().map_or_else(String::new, |code| format!("code      {code}\n"));
-    let deciders = deciders(envelope);
+    let deciders = deciders(envelope) + &disguised(envelope);
     format!(
         "{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{deciders}{code}"
     )
@@ -112,6 +115,17 @@ fn deciders(envelope: &Envelope) -> String {
         let _ = writeln!(lines, "edited    {}", field(&format!("by {}, who approves this", edited.by)));
     }
     lines
+}
+
+/// A line for each of the first words with letters that look like others: what it is, and what it looks like.
+fn disguised(envelope: &Envelope) -> String {
+    let Action { action, target, arguments } = &envelope.action;
+    let text = format!("{action} {target} {}", arguments.value());
+    let words = callboard_text::disguised(&text, MAX_DISGUISED).into_iter();
+    words.fold(String::new(), |mut lines, (word, seen)| {
+        let _ = writeln!(lines, "looks     {word} looks like {seen}, and is not");
+        lines
+    })
 }
 
 /// A text in the head of a card. A leading blank is made visible, because it would look like the separator after the field's
@@ -215,7 +229,7 @@ mod tests {
     use crate::actors::approvals::Rows;
     use std::time::Duration;
 
-    use crate::messages::{Action, ActionKind, AgentName, Escalation, RequestId, Timestamp, TurnId, Vote};
+    use crate::messages::{ActionKind, AgentName, Escalation, RequestId, Timestamp, TurnId, Vote};
 
     use super::*;
 
@@ -320,6 +334,17 @@ mod tests {
         for line in [&*deciders, "edited    by ann, who approves this"] {
             assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
         }
+    }
+
+    #[test]
+    fn a_word_that_looks_like_another_is_named_with_its_letters() {
+        let mut envelope = envelope(json!({ "path": "src/m\u{430}in.rs", "text": "привет, naïve" }));
+        envelope.action.target = "src/m\u{430}in.rs".into();
+        let shown = Card::of(&envelope).brief();
+        assert_eq!(shown.matches("looks     m\\u{430}in looks like main, and is not\n").count(), 1, "{shown}");
+        assert_eq!(shown.matches("looks  ").count(), 1, "{shown}");
+        envelope.action = Action::new("FileWrite", "main.rs", json!({ "path": "main.rs" }));
+        assert!(!Card::of(&envelope).brief().contains("looks "));
     }
 
     #[test]

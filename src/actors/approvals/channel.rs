@@ -117,6 +117,7 @@ impl Actor for ChannelActor {
         view.shown.attach(me.clone());
         me.cast(ChannelMsg::Started)?;
         me.cast(ChannelMsg::Review)?;
+        let decider = decider.via(view.name());
         Ok(ChannelActorState { view, decider, asked: BTreeSet::new() })
     }
 

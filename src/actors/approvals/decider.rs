@@ -19,6 +19,8 @@ use super::queue::ApprovalQueue;
 #[derive(Clone)]
 pub struct Decider {
     pub(super) queue: Arc<ApprovalQueue>,
+    /// What decisions have as [`Decision::via`].
+    via: Arc<str>,
 }
 
 impl Decider {
@@ -28,7 +30,13 @@ impl Decider {
         shards: Arc<ShardQueues>,
         groups: Groups,
     ) -> Self {
-        Self { queue: Arc::new(ApprovalQueue::new(env, storage, shards, groups)) }
+        Self { queue: Arc::new(ApprovalQueue::new(env, storage, shards, groups)), via: "".into() }
+    }
+
+    /// The same handle, whose decisions say that they were made there ([`Decision::via`]). A channel gets one that has its name.
+    #[must_use]
+    pub fn via(&self, place: &str) -> Self {
+        Self { via: place.into(), ..self.clone() }
     }
 
     /// The open questions, oldest expiry first. What has expired is not among them.
@@ -84,6 +92,15 @@ impl Decider {
     /// The store cannot be read.
     pub async fn votes(&self, id: ApprovalId) -> Result<Votes, StorageError> {
         self.queue.votes(id).await
+    }
+
+    /// The votes about an open question, if this person may decide it and has not approved before: what a front end checks before it
+    /// offers a decision.
+    ///
+    /// # Errors
+    /// As [`Decider::approve`].
+    pub async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
+        self.queue.check(id, by).await
     }
 
     /// Approves. `by` is the person who does, as the caller authenticated them, in at most (128) characters. Where several people have to
@@ -156,7 +173,8 @@ impl Decider {
         if let Some(expired) = self.queue.expiry(id).filter(|expires_at| *expires_at <= at) {
             return Err(AnswerError::Expired { id: id.into(), at: expired });
         }
-        let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms, votes: Vec::new() };
+        let (votes, via) = (Vec::new(), Arc::clone(&self.via));
+        let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms, votes, via };
         let decided = self.bring(id, decision).await;
         if let Err(AnswerError::Storage(_)) = decided {
             self.queue.ask_again(id);
@@ -179,8 +197,8 @@ impl Decider {
     /// Denies an expired question.
     pub(super) async fn expire(&self, id: ApprovalId) -> Result<Votes, AnswerError> {
         let at = self.queue.env.now().wall;
-        let (by, reason, votes) = (EXPIRY.into(), "".into(), Vec::new());
-        let silence = Decision { approved: false, by, reason, at, terms: Terms::Once, votes };
+        let (by, reason, votes, via) = (EXPIRY.into(), "".into(), Vec::new(), "".into());
+        let silence = Decision { approved: false, by, reason, at, terms: Terms::Once, votes, via };
         self.queue.decide(id, Some(silence)).await
     }
 

@@ -49,24 +49,30 @@ struct StoredDecision {
     /// Who has approved, where several people have to.
     votes: Vec<Vote>,
     decision: Option<Decision>,
+    /// Where it was decided ([`Decision::via`]).
+    via: Arc<str>,
 }
 
 impl Stored for StoredDecision {
     const SCHEMA: u16 = 3;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "approval-decision";
 
     fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
-        let of = |decision| Self { votes: Vec::new(), decision: Some(decision) };
-        (version == 1).then(|| payload.read().map(of))
+        let of = |votes, decision| Self { votes, decision, via: "".into() };
+        match version {
+            1 => Some(payload.read().map(|decision| of(Vec::new(), Some(decision)))),
+            2 => Some(payload.read().map(|(votes, decision)| of(votes, decision))),
+            _ => None,
+        }
     }
 }
 
 impl StoredDecision {
-    /// The decision, with the votes that are stored beside it.
+    /// The decision, with what is stored beside it.
     fn decision(self) -> Option<Decision> {
-        let Self { votes, decision } = self;
-        decision.map(|decision| Decision { votes, ..decision })
+        let Self { votes, decision, via } = self;
+        decision.map(|decision| Decision { votes, via, ..decision })
     }
 }
 
@@ -168,7 +174,7 @@ impl ApprovalQueue {
                     let counted = envelope.vote(&votes, decision.clone(), &self.groups);
                     counted.map_err(|barred| refusal(id, by, barred))?
                 }
-                None => envelope.enough(envelope.votes(&votes, &self.groups), &"".into()),
+                None => envelope.enough(envelope.votes(&votes, &self.groups), "".into(), "".into()),
             };
             if decision.is_none() && votes.decision.is_none() {
                 return Ok(votes);
@@ -194,7 +200,9 @@ impl ApprovalQueue {
 
     async fn store(&self, envelope: &Envelope, over: Option<Revision>, votes: &Votes) -> Result<(), StorageError> {
         let (id, now) = (envelope.id(), self.env.now().wall);
-        let stored = StoredDecision { votes: votes.approved.clone(), decision: votes.decision.clone() };
+        let decision = votes.decision.clone();
+        let via = decision.as_ref().map(|decision| Arc::clone(&decision.via)).unwrap_or_default();
+        let stored = StoredDecision { votes: votes.approved.clone(), decision, via };
         let put = Put {
             key: key(id),
             value: codec::encode_shared(&stored),
@@ -227,6 +235,18 @@ impl ApprovalQueue {
             (None, Some(envelope)) => envelope.votes(&approved, &self.groups),
             (decision, _) => Votes { approved, missing: 0, decision },
         })
+    }
+
+    /// The votes about an approval that this person may decide, and has not approved before.
+    pub(super) async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
+        let (_, stored) = self.read(id).await?.unwrap_or_default();
+        let Some(envelope) = self.envelope(id).filter(|_| stored.decision.is_none()) else {
+            return Err(stored
+                .decision()
+                .map_or(AnswerError::NotOpen(id.into()), |decision| AnswerError::AlreadyDecided { decision }));
+        };
+        let checked = envelope.check_voter(&stored.votes, by, self.env.now().wall, &self.groups);
+        checked.map_err(|barred| refusal(id, by.into(), barred))
     }
 
     async fn read(&self, id: ApprovalId) -> Result<Option<(Revision, StoredDecision)>, StorageError> {
@@ -264,12 +284,12 @@ mod tests {
     fn the_bytes_of_a_decision_are_golden() {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let terms = Terms::Edited { arguments: Json::from("x") };
-        let (by, reason, votes) = ("ann".into(), "too long".into(), Vec::new());
-        let decision = Some(Decision { approved: false, by, reason, at, terms, votes });
+        let (by, reason, votes, via) = ("ann".into(), "too long".into(), Vec::new(), "".into());
+        let decision = Some(Decision { approved: false, by, reason, at, terms, votes, via });
         let votes = vec![Vote { by: "bob".into(), at, until: None }, Vote { by: "cat".into(), at, until: Some(at) }];
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &StoredDecision { votes, decision },
+            &StoredDecision { votes, decision, via: "telegram".into() },
         );
     }
 }

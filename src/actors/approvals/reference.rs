@@ -275,7 +275,8 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                     let is_open = model.open[gateway].contains(&question);
                     let reason = if approved { "" } else { "why" };
                     let (by, reason, votes) = (by.into(), reason.into(), Vec::new());
-                    let decision = Decision { approved, by, reason, at, terms: Terms::Once, votes };
+                    let via = "".into();
+                    let decision = Decision { approved, by, reason, at, terms: Terms::Once, votes, via };
                     let expected = if is_open && expires_at <= at {
                         Err(AnswerError::Expired { id: id.into(), at: expires_at })
                     } else {
@@ -299,7 +300,8 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                     let actual = gateways[gateway].0.expire(ids[question]).now_or_never().unwrap();
                     let actual = actual.map(|votes| votes.decision.unwrap());
                     let (by, reason, votes) = ("expiry".into(), "".into(), Vec::new());
-                    let silence = Decision { approved: false, by, reason, at, terms: Terms::Once, votes };
+                    let via = "".into();
+                    let silence = Decision { approved: false, by, reason, at, terms: Terms::Once, votes, via };
                     let expected = model.decide(gateway, question, silence);
                     match &expected {
                         Ok(_) => _ = seen.insert("denied by its expiry"),

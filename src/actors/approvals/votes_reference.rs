@@ -149,7 +149,7 @@ fn votes_decide_when_there_are_enough_of_them_and_one_denial_does_at_once() {
         let env = Env::new(clock.clone(), 1);
         let id = envelope.id();
         let groups = Groups::default().group("ops", ["ann", "bob", "cat"]).group("leads", ["dan"]);
-        let groups = groups.requester("laptop", "ann");
+        let groups = groups.requesters(|token| (token == "laptop").then(|| "ann".into()));
         let gateway = || {
             let storage = (Arc::clone(&storage), Durability::Memory);
             let decider = Decider::new(env.clone(), storage, Arc::new(ShardQueues::new(1)), groups.clone());

@@ -260,14 +260,14 @@ impl AgentDirectory for Router {
             |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, kind, action, each_time });
         let agents = || std::iter::once(agent.clone()).chain(makers);
         let strictest = || agents().map(|agent| ask(&agent)).fold(Consent::Auto, Consent::strictest);
-        let consent = catch_unwind(AssertUnwindSafe(strictest)).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(strictest)).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny
-        });
-        if mode.is_analysis_only() && consent == Consent::Auto && kind == ActionKind::Requested {
-            tracing::info!(%agent, %action, "approved by itself: the agent only analyses");
-        }
-        consent
+        })
+    }
+
+    fn only_analyses(&self, agent: &AgentName) -> bool {
+        self.hosted.read().get(agent.host()).is_some_and(|listed| listed.mode.is_analysis_only())
     }
 
     fn kept(&self, agent: &AgentName) -> Option<KeptAgent> {

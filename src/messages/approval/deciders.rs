@@ -99,13 +99,16 @@ impl fmt::Display for Deciders {
 ///
 /// ```
 /// use callboard::messages::Groups;
-/// let groups = Groups::default().group("ops", ["ann", "bob"]).requester("laptop", "ann");
+/// let groups = Groups::default().group("ops", ["ann", "bob"]).requesters(|token| (token == "laptop").then(|| "ann".into()));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Groups {
     people: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    requesters: BTreeMap<Arc<str>, Arc<str>>,
+    requesters: Option<Arc<PersonOf>>,
 }
+
+/// Whose a name is; `None` if it is the name of a person.
+type PersonOf = dyn Fn(&str) -> Option<Arc<str>> + Send + Sync;
 
 impl Groups {
     /// Adds people to a group, by the names that decisions are made in.
@@ -115,12 +118,11 @@ impl Groups {
         self
     }
 
-    /// Sets whose a name is that runs are asked for in ([`Task::from_agent`](crate::messages::Task::from_agent)), such as that of
-    /// a token.
+    /// Sets how to find whose a name is that runs are asked for in ([`Task::from_agent`](crate::messages::Task::from_agent)), such as
+    /// that of a token; `None` if it is the name of a person. It is asked with each decision, and must not block.
     #[must_use]
-    pub fn requester(mut self, name: &str, person: &str) -> Self {
-        self.requesters.insert(name.into(), person.into());
-        self
+    pub fn requesters(self, person_of: impl Fn(&str) -> Option<Arc<str>> + Send + Sync + 'static) -> Self {
+        Self { requesters: Some(Arc::new(person_of)), ..self }
     }
 
     /// Whether the person is in the group.
@@ -129,7 +131,14 @@ impl Groups {
     }
 
     /// Who has asked for a run in this name.
-    pub(crate) fn person_of<'a>(&'a self, requester: &'a str) -> &'a str {
-        self.requesters.get(requester).map_or(requester, |person| person)
+    pub(crate) fn person_of(&self, requester: &str) -> Arc<str> {
+        let person = self.requesters.as_ref().and_then(|person_of| person_of(requester));
+        person.unwrap_or_else(|| requester.into())
+    }
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Groups").field("people", &self.people).finish_non_exhaustive()
     }
 }

@@ -149,6 +149,30 @@ pub struct Decision {
     /// decision.
     #[serde(default, with = "beside")]
     pub votes: Vec<Vote>,
+    /// Where it was made: the name of a channel, or what a front end has set ([`PeopleHandle::via`](crate::runtime::PeopleHandle::via));
+    /// empty if that is not known, as of decisions in journals. It is stored beside a decision.
+    #[serde(skip)]
+    pub via: Arc<str>,
+}
+
+/// Writes what was decided, by whom, when and where, such as `denied by ann at 2026-01-08T10:00:00Z (telegram): not today`.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match &self.terms {
+            Terms::Edited { .. } if self.approved => "replaced with other arguments",
+            Terms::Run { .. } if self.approved => "approved for the run",
+            Terms::Once | Terms::Run { .. } | Terms::Edited { .. } if self.approved => "approved",
+            Terms::Once | Terms::Run { .. } | Terms::Edited { .. } => "denied",
+        };
+        write!(f, "{what} by {} at {}", visible(&self.by), self.at)?;
+        if !self.via.is_empty() {
+            write!(f, " ({})", visible(&self.via))?;
+        }
+        if !self.reason.is_empty() {
+            write!(f, ": {}", visible(&self.reason))?;
+        }
+        Ok(())
+    }
 }
 
 /// Votes are a part of a decision in JSON. Decisions that are stored had none at first, so these are stored beside them.

@@ -44,7 +44,7 @@ impl Envelope {
     /// Checks that this person may decide at this time.
     fn check_decider(&self, person: &str, at: Timestamp, groups: &Groups) -> Result<(), Barred> {
         let requester = self.requester.as_deref().filter(|_| self.deciders.excludes_requester);
-        if requester.is_some_and(|requester| groups.person_of(requester) == person) {
+        if requester.is_some_and(|requester| *groups.person_of(requester) == *person) {
             return Err(Barred::Requester);
         }
         let Some(group) = &self.deciders.group else { return Ok(()) };
@@ -54,6 +54,22 @@ impl Envelope {
             return Ok(());
         }
         Err(Barred::NotInGroup(Arc::clone(group)))
+    }
+
+    /// Checks that this person may decide now, with these votes stored, and has not approved before.
+    pub(crate) fn check_voter(
+        &self,
+        stored: &[Vote],
+        person: &str,
+        at: Timestamp,
+        groups: &Groups,
+    ) -> Result<Votes, Barred> {
+        self.check_decider(person, at, groups)?;
+        let votes = self.votes(stored, groups);
+        match votes.approved.iter().find(|vote| *vote.by == *person) {
+            Some(earlier) => Err(Barred::HasApproved(earlier.at)),
+            None => Ok(votes),
+        }
     }
 
     /// The votes that count: that of who changed what is asked, and those that were stored.
@@ -91,22 +107,22 @@ impl Envelope {
         }
         votes.approved.push(Vote { by: Arc::clone(&decision.by), at: decision.at, until });
         votes.missing = votes.missing.saturating_sub(1);
-        Ok(self.enough(votes, &decision.reason))
+        Ok(self.enough(votes, decision.reason, decision.via))
     }
 
     /// The decision that follows from the votes alone, if there are enough of them.
-    pub(crate) fn enough(&self, votes: Votes, reason: &Arc<str>) -> Votes {
+    pub(crate) fn enough(&self, votes: Votes, reason: Arc<str>, via: Arc<str>) -> Votes {
         let Some(last) = votes.approved.last().filter(|_| votes.missing == 0) else { return votes };
         // For the run only if all say so, and for as long as all of them do.
         let until = votes.approved.iter().map(|vote| vote.until).collect::<Option<Vec<_>>>();
         let until = until.and_then(|times| times.into_iter().min());
         let terms = until.map_or(Terms::Once, |until| Terms::Run { until });
-        let (by, at, reason) = (Arc::clone(&last.by), last.at, Arc::clone(reason));
+        let (by, at) = (Arc::clone(&last.by), last.at);
         let mut votes = votes;
         if self.deciders.needed() == 1 {
             votes.approved.clear();
         }
-        votes.decided(Decision { approved: true, by, reason, at, terms, votes: Vec::new() })
+        votes.decided(Decision { approved: true, by, reason, at, terms, votes: Vec::new(), via })
     }
 }
 

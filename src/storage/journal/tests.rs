@@ -62,8 +62,15 @@ fn every_event() -> Vec<RunEvent> {
         remind_at: None,
     };
     let approval = envelope.id();
-    let decision =
-        Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once, votes: Vec::new() };
+    let decision = Decision {
+        approved: true,
+        by: "ann".into(),
+        reason: "".into(),
+        at,
+        terms: Terms::Once,
+        votes: Vec::new(),
+        via: "".into(),
+    };
     let failure = Failure::new(FailureKind::Transient, "later");
     let reference = Some("group/project#7".into());
     let order = Order { input: input.clone(), reference, is_detached: true, ..Order::new("writer", "write") };
@@ -243,6 +250,7 @@ fn the_bytes_of_what_people_are_asked_in_time_are_golden() {
                 at,
                 terms: Terms::Once,
                 votes: Vec::new(),
+                via: "".into(),
             },
             verdict: parked,
             at,
@@ -279,7 +287,7 @@ fn the_bytes_of_what_several_people_decide_are_golden() {
     };
     let (approval, by, reason) = (envelope.id(), "cat".into(), "".into());
     let votes = vec![vote("bob", None), vote("cat", Some(at))];
-    let decision = Decision { approved: true, by, reason, at, terms: Terms::Once, votes };
+    let decision = Decision { approved: true, by, reason, at, terms: Terms::Once, votes, via: "".into() };
     let events = vec![
         RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope), at },
         RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at },

@@ -371,11 +371,21 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
             return Err("it is shown with what deceives".to_owned());
         }
         let is_tainted = |line: &&str| ["  │ ", "  … ", "  ┆ "].iter().any(|mark| line.starts_with(mark));
-        let heads =
-            ["── approval ", "agent     ", "action    ", "target    ", "expires   ", "code      ", "          ┆ "];
+        const LOOKS: &str = "looks     ";
+        let heads = [
+            "── approval ",
+            "agent     ",
+            "action    ",
+            "target    ",
+            "expires   ",
+            "code      ",
+            LOOKS,
+            "          ┆ ",
+        ];
+        let looks = card.lines().filter(|line| line.starts_with(LOOKS)).count();
         let is_head = |line: &&str| heads.iter().any(|head| line.starts_with(head));
         let shown = Rows::fold(&card, 40);
-        let rows = shown.lines().skip_while(is_head).chain(card.lines().skip(heads.len() - 1));
+        let rows = shown.lines().skip_while(is_head).chain(card.lines().skip(heads.len() - 2 + looks));
         match rows.into_iter().find(|line| !is_tainted(line)) {
             Some(line) => Err(format!("the arguments have a line of their own: {line}")),
             None => Ok(true),

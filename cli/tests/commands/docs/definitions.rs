@@ -53,7 +53,7 @@ fn models(text: &str) -> Result<(), String> {
 }
 
 fn config(text: &str) -> Result<(), String> {
-    let folder = folder_with(&[("agents/a.toml", "[agent]\nname = \"a\"\n"), ("callboard.toml", text)]);
+    let folder = folder_with(&[("agents/coder.toml", "[agent]\nname = \"coder\"\n"), ("callboard.toml", text)]);
     read(&mut command(&folder, &["check"]))
 }
 

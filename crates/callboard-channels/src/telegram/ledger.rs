@@ -299,8 +299,15 @@ mod tests {
         assert_eq!(ledger.clicked(&again[0].0, 1, 20), Found::Open(id, Choice::Approve));
         assert_eq!(ledger.clicked(&before[0].0, 1, 10), Found::Unknown);
         let at = Timestamp::from_millis(0);
-        let decision =
-            Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once, votes: Vec::new() };
+        let decision = Decision {
+            approved: true,
+            by: "ann".into(),
+            reason: "".into(),
+            at,
+            terms: Terms::Once,
+            votes: Vec::new(),
+            via: "".into(),
+        };
         ledger.close(id, Some(&decision));
         ledger.close(id, None);
         asked(&mut ledger, 1);

@@ -68,6 +68,7 @@ mod tests {
             at: Timestamp::from_millis(1_767_225_660_000),
             terms: Terms::Run { until: Timestamp::from_millis(1_767_229_200_000) },
             votes: Vec::new(),
+            via: "".into(),
         };
         for filler in ["x", "漢", "🙈", "\n", "agent     admin\n", "\u{202e}"] {
             for length in [0, 10, 2_000, 3_100, 3_300, 100_000] {

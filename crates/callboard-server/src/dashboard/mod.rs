@@ -54,6 +54,8 @@ pub(crate) fn with_pages(
     let parts = Router::new()
         .route("/parts/overview", get(pages::overview_part))
         .route("/parts/whole", get(pages::whole))
+        .route("/parts/ended", get(pages::ended))
+        .route("/parts/arguments", get(pages::arguments))
         .route("/parts/events", get(live::events))
         .route("/parts/run", get(run::part))
         .route("/parts/run/drawing", get(run::drawing))

@@ -1,13 +1,15 @@
 //! The overview: what needs a person, each with what unblocks it. Texts of agents are untrusted: all of them go through `texts` here, and
 //! maud escapes what is left.
 
+use std::collections::BTreeMap;
+
 use callboard::actors::approvals::Card;
-use callboard::messages::{Envelope, Interrupt, Pending, Question, RunId, Timestamp, visible_lines};
-use callboard_text::exact;
+use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, RunId, Timestamp, visible_lines};
+use callboard_text::{disguised, exact};
 use maud::{Markup, html};
 
 use crate::context::Context;
-use crate::inbox::{Filter, Item, ItemKind, Page};
+use crate::inbox::{About, Deciding, Filter, Item, ItemKind, Page, difference};
 use crate::knowledge::reserved;
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
@@ -26,6 +28,9 @@ const MAX_TASK: usize = 80;
 const MAX_CHOICES: usize = 8;
 const MAX_CHOICE: usize = 120;
 
+/// The most words that look like others which are shown of an action.
+const MAX_DISGUISED: usize = 4;
+
 /// The names of the agents that are neither built in nor those of a base of facts.
 pub(super) fn own_agents(context: &Context) -> Vec<String> {
     let files = context.agent_files();
@@ -40,11 +45,12 @@ fn is_failed_agent(kind: ItemKind) -> bool {
 }
 
 /// The first line, as `callboard serve` prints it, and what needs a person.
-pub(super) async fn overview(context: &Context, caller: &Caller) -> Result<Markup, Problem> {
+pub(super) async fn overview(context: &Context, caller: &Caller, filter: Filter) -> Result<Markup, Problem> {
     let (own, gathered) = (own_agents(context), context.inbox_sources().gather().await?.seen_by(caller));
-    let page = Page::of(context, &gathered, &Filter::default(), (None, MAX_ROWS)).await?;
-    let failed = page.counts.iter().filter(|(kind, _)| is_failed_agent(**kind)).map(|(_, count)| count).sum::<usize>();
-    let waiting = page.counts.values().sum::<usize>() - failed;
+    let page = Page::of(context, caller, &gathered, &filter, (None, MAX_ROWS)).await?;
+    let counts = gathered.counts();
+    let failed = counts.iter().filter(|(kind, _)| is_failed_agent(**kind)).map(|(_, count)| count).sum::<usize>();
+    let waiting = counts.values().sum::<usize>() - failed;
     let refusal = (context.refuses_decisions)();
     let mut left = MAX_TEXTS;
     Ok(html! {
@@ -61,14 +67,70 @@ pub(super) async fn overview(context: &Context, caller: &Caller) -> Result<Marku
             }
         }
         h2 #waiting hidden[page.items.is_empty()] { "Waiting for you" }
+        (kinds(&counts, &filter))
         ol.items #items aria-labelledby="waiting" data-cut[page.next.is_some()] {
             @for item in &page.items {
-                @let may_decide = refusal.is_none() && item.id.scope().is_some_and(|scope| caller.scopes.contains(&scope));
-                (row(item, gathered.pending_of(item), may_decide, &mut left))
+                (row(item, gathered.pending_of(item), refusal.is_none(), &mut left))
             }
         }
+        @if refusal.is_none() && caller.scopes.contains(&Scope::Approve) { (batch()) (forms()) }
         (nothing(own.first().map(String::as_str), !page.items.is_empty()))
     })
+}
+
+/// Links to the items of one kind, where there are several kinds.
+fn kinds(counts: &BTreeMap<ItemKind, usize>, filter: &Filter) -> Markup {
+    let chosen = filter.kind();
+    html! {
+        nav.filters #filters aria-label="Kinds" {
+            @if counts.len() > 1 || chosen.is_some() {
+                a href="/" aria-current=[chosen.is_none().then_some("true")] { "All " (counts.values().sum::<usize>()) }
+                @for (kind, count) in counts {
+                    a href={ "/?kind=" (kind.name()) } aria-current=[(chosen == Some(*kind)).then_some("true")] {
+                        (self::kind(*kind).0) " " (count)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is done with the items that are selected; the script has its buttons.
+fn batch() -> Markup {
+    html! {
+        form.batch #batch hidden {
+            span role="status" { b data-count { "0" } " selected" }
+            input.grow name="reason" maxlength="1024" autocomplete="off" aria-label="Reason" placeholder="Reason";
+            span.actions data-buttons {}
+            button.quiet type="button" data-all { "Select all of this kind" }
+            button.quiet type="button" data-none { "Select none" }
+        }
+    }
+}
+
+/// The forms that buttons of items open: the script copies them.
+fn forms() -> Markup {
+    let form = |response: &str, label: &str, field: Markup, button: &str| {
+        html! {
+            template data-form=(response) {
+                form.more data-response=(response) {
+                    div.actions {
+                        label.grow { (label) (field) }
+                        button.main type="submit" { (button) }
+                    }
+                }
+            }
+        }
+    };
+    let line = |most: usize| html! { input name="reason" maxlength=(most) autocomplete="off"; };
+    let arguments = html! { textarea name="arguments" data-json data-fill rows="6" required {} };
+    let values = html! { textarea name="values" data-json rows="2" required {} };
+    html! {
+        (form("deny", "Why, for the agent", line(4_096), "Deny"))
+        (form("edit", "The arguments that are approved in place of these, as JSON", arguments, "Approve these"))
+        (form("drop", "Why, for the audit log", line(1_024), "Drop"))
+        (form("overwrite", "The values of the channels, as a JSON object", values, "Write over"))
+    }
 }
 
 /// `4 agents running · 1 waiting for you · 0 failed`.
@@ -104,6 +166,20 @@ fn nothing(agent: Option<&str>, is_hidden: bool) -> Markup {
     }
 }
 
+/// The arguments of an action as JSON that a person changes: what does not show is written as an escape of JSON.
+pub(super) fn arguments_to_edit(wait: &Pending) -> Option<String> {
+    let Pending::Approval(envelope) = wait else { return None };
+    let text = serde_json::to_string_pretty(envelope.action.arguments.value()).ok()?;
+    Some(text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        let is_plain = c == '\n' || c == ' ' || exact(c.encode_utf8(&mut [0; 4])).chars().eq([c]);
+        match is_plain {
+            true => shown.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}"))),
+        }
+        shown
+    }))
+}
+
 /// All of the text of what waits.
 pub(super) fn whole(item: &Item, wait: Option<&Pending>) -> Markup {
     let text = wait.map_or_else(|| Some(item.what.clone()), text_of);
@@ -120,14 +196,19 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
         (text.chars().count() - shown.chars().count(), shown.to_owned())
     });
     let (kind, tone) = kind(item.kind);
+    let can_decide = may_decide && item.may_not.is_none();
+    let responses = item.actions.iter().map(|action| action.response);
+    let can: Vec<&str> = responses.filter(|response| !["answer", "overwrite"].contains(response)).collect();
     let expires = item.expires_at.map(|at| (wait.map_or("Until", otherwise), at));
     html! {
-        li.item tabindex="-1" data-id=(id) {
+        li.item tabindex="-1" data-id=(id) data-can=[(can_decide && !can.is_empty()).then(|| can.join(" "))] {
             div.head {
+                @if can_decide && !can.is_empty() { input.pick type="checkbox" data-pick aria-label="Select"; }
                 span.kind.(tone) { (kind) }
                 p.what { @match wait { Some(wait) => (what(wait)), None => (failure(item)) } }
                 @if let Some(at) = item.since { (shown_time(at)) }
             }
+            @if let Some(Pending::Approval(envelope)) = wait { (notes(envelope, left)) }
             @if let Some((more, shown)) = &text {
                 pre.text.prose[wait.is_some_and(is_prose)] dir="auto" { (shown) }
                 @if *more > 0 {
@@ -139,6 +220,11 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                     div { dt { "Task" } dd { bdi { (word(&about.task, MAX_TASK)) } } }
                     @if let Some(from) = &about.from_agent { div { dt { "From" } dd { bdi { (word(from, MAX_WORD)) } } } }
                 }
+                @if let Some(about) = &item.about {
+                    @if let Some(from) = &about.from_agent { div { dt { "From" } dd { bdi { (word(from, MAX_TASK)) } } } }
+                    @if !about.chain.is_empty() { div { dt { "Chain" } dd { bdi { (word(&about.chain, MAX_TASK)) } } } }
+                    @if about.tokens > 0 { div { dt { "So far" } dd { (used(about)) } } }
+                }
                 @if let Some(run) = item.run { div { dt { "Run" } dd { code { (short(run)) } } } }
                 @if let Some(Pending::Approval(envelope)) = wait
                     && let Some(code) = Card::of(envelope).code() { div { dt { "Code" } dd { code { (code) } } } }
@@ -147,10 +233,66 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                     None => div { dt { "Meanwhile" } dd { (item.otherwise) } },
                 }
             }
-            @if may_decide {
-                @match wait { Some(wait) => (controls(wait, &id)), None => (remedies(item, &id)) }
+            @if let Some(deciding) = &item.deciding { (deciders(deciding)) }
+            @if let Some(why) = item.may_not.as_ref().filter(|_| may_decide && item.deciding.is_some()) {
+                p.hint.standing { "You do not decide this: " (word(why, MAX_WORD)) }
+            }
+            @if can_decide {
+                @match wait { Some(wait) => (controls(wait, &id)), None => (remedies(item)) }
             }
             p.result role="status" {}
+        }
+    }
+}
+
+/// What a run has used.
+fn used(about: &About) -> String {
+    match about.cost > 0.0 {
+        true => format!("{} tokens, ${:.2}", about.tokens, about.cost),
+        false => format!("{} tokens", about.tokens),
+    }
+}
+
+/// What a person has to see of an action besides its arguments: words that are not what they look like, and what an edit changes.
+fn notes(envelope: &Envelope, left: &mut usize) -> Markup {
+    let action = &envelope.action;
+    let texts = format!("{} {} {}", action.action, action.target, action.arguments.value());
+    let words = disguised(&texts, MAX_DISGUISED);
+    let difference = difference(envelope);
+    html! {
+        @for (word, seen) in &words {
+            p.cut { code { (word) } " looks like " code { (seen) } ", and is not" }
+        }
+        @if let Some(difference) = &difference {
+            @let (shown, bytes) = beginning(difference, MAX_TEXT.min(*left).max(MIN_TEXT));
+            @let () = *left = left.saturating_sub(bytes);
+            p.hint { "What changes in the file" }
+            pre.text.difference {
+                @for line in shown.split_inclusive('\n') {
+                    @match line.as_bytes().first() {
+                        Some(b'-') => del { (line) },
+                        Some(b'+') => ins { (line) },
+                        _ => (line),
+                    }
+                }
+            }
+            @if shown.len() < difference.len() {
+                p.cut { (difference.chars().count() - shown.chars().count()) " more characters are in the arguments." }
+            }
+        }
+    }
+}
+
+/// Who decides, who has approved, and how many are missing.
+fn deciders(deciding: &Deciding) -> Markup {
+    let Deciding { deciders, escalates, approved, missing, edited_by } = deciding;
+    html! {
+        p.deciders {
+            "Decided by " (word(deciders, MAX_WORD))
+            @for vote in approved { " · approved by " b { bdi { (word(&vote.by, MAX_WORD)) } } " " (shown_time(vote.at)) }
+            @if !approved.is_empty() { " · " (missing) " more " @if *missing == 1 { "has" } @else { "have" } " to approve" }
+            @if let Some((at, group)) = escalates { " · also by " (word(group, MAX_WORD)) " from " (shown_time(*at)) }
+            @if let Some(editor) = edited_by { " · changed to this by " b { bdi { (word(editor, MAX_WORD)) } } }
         }
     }
 }
@@ -165,7 +307,7 @@ fn failure(item: &Item) -> Markup {
 }
 
 /// What a person can do about a failure: the first unblocks it.
-fn remedies(item: &Item, id: &str) -> Markup {
+fn remedies(item: &Item) -> Markup {
     html! {
         div.actions {
             @for (place, action) in item.actions.iter().enumerate() {
@@ -177,26 +319,6 @@ fn remedies(item: &Item, id: &str) -> Markup {
                         @match response { "retry" => "Try again", "read_again" => "Read again", _ => "Start again" }
                     },
                 }
-            }
-        }
-        @for action in &item.actions {
-            @let field = format!("{}-{id}", action.response);
-            @match action.response {
-                "drop" => form.more data-form="drop" data-response="drop" hidden {
-                    label for=(field) { "Why, for the audit log" }
-                    div.actions {
-                        input.grow id=(field) name="reason" maxlength="1024" autocomplete="off";
-                        button.main type="submit" { "Drop" }
-                    }
-                },
-                "overwrite" => form.more data-form="overwrite" data-response="overwrite" hidden {
-                    label for=(field) { "The values of the channels, as a JSON object" }
-                    div.actions {
-                        textarea.grow id=(field) name="values" data-json rows="2" required {}
-                        button.main type="submit" { "Write over" }
-                    }
-                },
-                _ => {},
             }
         }
     }
@@ -290,19 +412,16 @@ fn controls(wait: &Pending, id: &str) -> Markup {
         }
     };
     match wait {
-        Pending::Approval(_) => {
-            let field = format!("reason-{id}");
+        Pending::Approval(envelope) => {
+            let is_handoff = envelope.kind == ActionKind::Handoff;
             html! {
                 div.actions {
                     button.main type="button" data-response="approve" { "Approve" }
                     button type="button" data-opens="deny" aria-expanded="false" { "Deny …" }
-                }
-                form.more data-form="deny" data-response="deny" hidden {
-                    label for=(field) { "Why, for the agent" }
-                    div.actions {
-                        input.grow id=(field) name="reason" maxlength="4096" autocomplete="off";
-                        button.main type="submit" { "Deny" }
+                    @if !is_handoff && &*envelope.policy == Envelope::ASK {
+                        button type="button" data-response="approve" data-for-run { "Approve for this run" }
                     }
+                    @if !is_handoff { button type="button" data-opens="edit" aria-expanded="false" { "Edit …" } }
                 }
             }
         }

@@ -1,16 +1,18 @@
 //! The pages as HTML: the frame of each, the overview, and how to sign in.
 
-use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use maud::{DOCTYPE, Markup, html};
+use serde_json::{Value, json};
 
 use super::assets::{ICON, RUN_SCRIPT, RUN_STYLE, SCRIPT, STYLE};
 use super::state::Dashboard;
 use super::{overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
+use crate::inbox::{Filter, closed, no_longer};
 use crate::problem::Problem;
 use crate::query;
 use crate::tokens::{Caller, Scope};
@@ -94,6 +96,9 @@ pub(super) fn reader_of(context: &Context, request: &Request, title: &str) -> Re
     Ok((caller, csrf))
 }
 
+/// Where the part of the overview is that changes.
+const PART: &str = "/parts/overview";
+
 /// The overview, or how to sign in.
 pub(super) async fn overview(State(context): Shared, request: Request) -> Response {
     let (caller, csrf) = match reader_of(&context, &request, "Overview") {
@@ -101,26 +106,26 @@ pub(super) async fn overview(State(context): Shared, request: Request) -> Respon
         Err(answer) => return answer,
     };
     let reader = Reader { caller: &caller, csrf };
-    let contents = match overview::overview(&context, &caller).await {
+    let query = request.uri().query().map(str::to_owned);
+    let shown = async { overview::overview(&context, &caller, Filter::of_query(query.as_deref())?).await };
+    let contents = match shown.await {
         Ok(contents) => contents,
         Err(problem) => html! { h1 { "The overview cannot be read" } p { (problem.detail) } },
     };
+    let part = query.map_or_else(|| PART.to_owned(), |query| format!("{PART}?{query}"));
     page(
         StatusCode::OK,
-        framed(
-            "Overview",
-            Some(&reader),
-            &html! { div data-part="/parts/overview" data-events="/parts/events" { (contents) } },
-        ),
+        framed("Overview", Some(&reader), &html! { div data-part=(part) data-events="/parts/events" { (contents) } }),
     )
 }
 
 /// The part of the overview that changes.
 pub(super) async fn overview_part(
     State(context): Shared,
+    RawQuery(query): RawQuery,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
-    Ok(page(StatusCode::OK, overview::overview(&context, &caller).await?))
+    Ok(page(StatusCode::OK, overview::overview(&context, &caller, Filter::of_query(query.as_deref())?).await?))
 }
 
 /// All of the text of something that waits, of which the overview has the beginning.
@@ -132,9 +137,41 @@ pub(super) async fn whole(
     let [id] = query::values(query.as_deref(), ["id"])?;
     let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
     let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
+    match gathered.items.iter().find(|item| item.id.to_string() == id) {
+        Some(item) => Ok(page(StatusCode::OK, overview::whole(item, gathered.pending_of(item)))),
+        None => Err(no_longer(&context, &id).await),
+    }
+}
+
+/// Whether something still waits, and what became of it if it does not.
+pub(super) async fn ended(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>, Problem> {
+    let [id] = query::values(query.as_deref(), ["id"])?;
+    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
+    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
+    let waits = gathered.items.iter().any(|item| item.id.to_string() == id);
+    let how = if waits { None } else { closed(&context, &id).await };
+    Ok(Json(json!({ "waits": waits, "how": how })))
+}
+
+/// The arguments of an approval, as a text that a person changes.
+pub(super) async fn arguments(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let [id] = query::values(query.as_deref(), ["id"])?;
+    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
+    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
     let item = gathered.items.iter().find(|item| item.id.to_string() == id);
-    let item = item.ok_or_else(|| Problem::not_found("this no longer waits"))?;
-    Ok(page(StatusCode::OK, overview::whole(item, gathered.pending_of(item))))
+    let text = item.and_then(|item| overview::arguments_to_edit(gathered.pending_of(item)?));
+    match text {
+        Some(text) => Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()),
+        None => Err(no_longer(&context, &id).await),
+    }
 }
 
 /// The page of a link: its script reads the secret after `#`, which browsers do not send.

@@ -10,7 +10,7 @@ const send = (path, body) => fetch(path, {
   credentials: "same-origin",
   redirect: "error",
   headers: { "Content-Type": "application/json", ...(csrf && { "X-Callboard-Csrf": csrf }) },
-  body: JSON.stringify(body ?? {}),
+  body: typeof body === "string" ? body : JSON.stringify(body ?? {}),
 });
 
 const read = (path) => fetch(path, { credentials: "same-origin", redirect: "error" });
@@ -73,83 +73,164 @@ const showTimes = (within) => {
 // ---- Decisions
 
 const DONE = {
-  approve: "Approved", deny: "Denied", answer: "Answered", resume: "Continued", restart: "Started again", retry: "Tried again",
-  drop: "Dropped", overwrite: "Written over", read_again: "Read again",
+  approve: "Approved", deny: "Denied", edit: "Approved with other arguments", answer: "Answered", resume: "Continued",
+  restart: "Started again", retry: "Tried again", drop: "Dropped", overwrite: "Written over", read_again: "Read again",
 };
 
+// Times in the texts of the server.
+const inZone = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => timeText(new Date(at)));
+
+// What is decided is "done" or "denied"; "voted" if others have to approve as well; "gone" if it was decided elsewhere; "wrong" if nothing
+// has changed.
 const finish = (item, state, text) => {
-  item.classList.remove("wrong", "gone");
+  item.classList.remove("wrong", "gone", "voted");
   item.classList.add(state);
   find(".result", item).textContent = text;
-  const isOver = state === "done" || state === "gone";
-  if (!isOver) return;
-  // What is below does not move under the pointer.
-  item.style.minHeight = `${item.offsetHeight}px`;
+  if (state === "wrong") return;
+  if (item.matches(":hover")) {
+    // What is below does not move under the pointer.
+    item.style.minHeight = `${item.offsetHeight}px`;
+    item.addEventListener("pointerleave", () => item.style.removeProperty("min-height"), { once: true });
+  }
   const hadFocus = item.contains(document.activeElement);
-  for (const control of all(".actions, .more", item)) control.hidden = true;
+  for (const control of all(".actions, .more, .pick", item)) control.hidden = true;
+  const pick = find("[data-pick]", item);
+  if (pick) pick.checked = false;
+  showBatch();
   if (hadFocus) item.focus();
 };
 
-const decide = async (item, body) => {
-  const controls = all("button, input, textarea", item);
-  for (const control of controls) control.disabled = true;
-  // The stream may report it before the answer is here.
-  item.dataset.sent = "";
-  const enable = () => {
-    delete item.dataset.sent;
-    for (const control of controls) control.disabled = false;
-  };
-  try {
-    const answer = await send("/v1/inbox/decisions", { decisions: [{ ...body, id: item.dataset.id }] });
-    if (answer.status === 401) return location.reload();
-    const content = await answer.json();
-    const [result] = answer.ok ? content.results : [{ problem: content }];
-    if (!result.problem) {
-      const missing = result.missing ?? 0;
-      const needs = missing ? ` · ${missing} more ${missing === 1 ? "person has" : "people have"} to approve` : "";
-      finish(item, "done", `${DONE[body.response]} by ${result.by} · ${timeText(new Date())}${needs}`);
-    } else {
-      // Somebody was first, or it no longer waits.
-      finish(item, [404, 409].includes(result.problem.status) ? "gone" : "wrong", result.problem.detail);
-      enable();
-    }
-  } catch {
-    finish(item, "wrong", "The server did not answer: it is not known whether it has decided.");
-    enable();
-  }
+const isOver = (item) => item.matches(".done, .denied, .gone, [data-sent]");
+
+const show = (item, response, reason, result) => {
+  // Somebody was first, or it no longer waits.
+  if (result.problem) return finish(item, [404, 409].includes(result.problem.status) ? "gone" : "wrong", inZone(result.problem.detail));
+  const missing = result.missing ?? 0;
+  const needs = missing ? ` · ${missing} more ${missing === 1 ? "person has" : "people have"} to approve` : "";
+  const why = reason ? ` · “${reason}”` : "";
+  const state = missing ? "voted" : ["deny", "drop"].includes(response) ? "denied" : "done";
+  finish(item, state, `${DONE[response]} by ${result.by} · ${timeText(new Date())}${why}${needs}`);
 };
 
+// Decides the same about each item. `json` are fields as JSON, whose numbers stay as they were written.
+const decide = async (items, body, json = {}) => {
+  const controls = items.flatMap((item) => all("button, input, textarea", item));
+  for (const control of controls) control.disabled = true;
+  // The stream may report it before the answer is here.
+  for (const item of items) item.dataset.sent = "";
+  const decisions = items.map((item) => {
+    const fields = Object.entries({ ...body, id: item.dataset.id }).map(([name, value]) => [name, JSON.stringify(value)]);
+    return `{${[...fields, ...Object.entries(json)].map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(",")}}`;
+  });
+  let results;
+  try {
+    const answer = await send("/v1/inbox/decisions", `{"decisions":[${decisions.join(",")}]}`);
+    if (answer.status === 401) return location.reload();
+    const content = await answer.json();
+    results = answer.ok ? content.results : items.map(() => ({ problem: content }));
+  } catch {
+    const detail = "The server did not answer: it is not known whether it has decided.";
+    results = items.map(() => ({ problem: { status: 0, detail } }));
+  }
+  for (const control of controls) control.disabled = false;
+  items.forEach((item, at) => {
+    delete item.dataset.sent;
+    show(item, body.response, body.reason, results[at]);
+  });
+};
+
+// ---- Several items at a time
+
+const batch = find("#batch");
+const picked = () => all("#items > .item").filter((item) => find("[data-pick]:checked", item));
+const kindOf = (item) => find(".kind", item).textContent;
+
+const showBatch = () => {
+  if (!batch) return;
+  const items = picked();
+  batch.hidden = items.length === 0;
+  find("[data-count]", batch).textContent = items.length;
+  const can = items.map((item) => item.dataset.can.split(" "));
+  const common = (can[0] ?? []).filter((response) => can.every((other) => other.includes(response)));
+  const buttons = common.map((response) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.dataset.batch = response;
+    button.textContent = { approve: "Approve", deny: "Deny", resume: "Continue", restart: "Start again", retry: "Try again", drop: "Drop", read_again: "Read again" }[response];
+    return button;
+  });
+  find("[data-buttons]", batch).replaceChildren(...(buttons.length || !items.length ? buttons : ["These have no action in common."]));
+};
+
+document.addEventListener("change", (event) => {
+  if (event.target.dataset.pick !== undefined) showBatch();
+});
+
+batch?.addEventListener("click", (event) => {
+  const { batch: response, all: everything, none } = event.target.dataset;
+  if (response) {
+    const field = find("[name=reason]", batch);
+    decide(picked(), { response, ...(field.value && { reason: field.value }) });
+    field.value = "";
+  } else if (everything !== undefined || none !== undefined) {
+    const kinds = new Set(picked().map(kindOf));
+    for (const item of all("#items > .item[data-can]")) {
+      if (!isOver(item)) find("[data-pick]", item).checked = none === undefined && kinds.has(kindOf(item));
+    }
+    showBatch();
+  }
+});
+
 document.addEventListener("submit", (event) => {
+  event.preventDefault();
   const form = event.target;
   const item = form.closest(".item");
   if (!item) return;
-  event.preventDefault();
-  const body = { response: form.dataset.response };
+  const [body, json] = [{ response: form.dataset.response }, {}];
   const field = find("[name]", form);
-  if (field) body[field.name] = event.submitter?.dataset.value ?? field.value;
   if (field?.dataset.json !== undefined) {
     try {
-      body[field.name] = JSON.parse(field.value);
-    } catch {
-      return finish(item, "wrong", "This is no JSON: write an object, such as {\"channel\": \"value\"}.");
+      JSON.parse(field.value);
+      json[field.name] = field.value;
+    } catch (error) {
+      return finish(item, "wrong", `This is no JSON: ${error.message}.`);
     }
+  } else if (field) {
+    body[field.name] = event.submitter?.dataset.value ?? field.value;
   }
-  decide(item, body);
+  decide([item], body, json);
 });
+
+// Opens a form of an item, or closes it.
+const toggle = async (button, item) => {
+  const name = button.dataset.opens;
+  let form = find(`form[data-response="${name}"]`, item);
+  if (form) {
+    form.hidden = !form.hidden;
+  } else {
+    form = find(`template[data-form="${name}"]`).content.firstElementChild.cloneNode(true);
+    find(".result", item).before(form);
+  }
+  button.setAttribute("aria-expanded", String(!form.hidden));
+  if (form.hidden) return;
+  const field = find("input, textarea", form);
+  if (field.dataset.fill !== undefined && !field.value) {
+    const answer = await read(`/parts/arguments?id=${encodeURIComponent(item.dataset.id)}`).catch(() => null);
+    if (answer?.ok) field.value = await answer.text();
+  }
+  field.focus();
+};
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button");
   const item = button?.closest(".item");
   if (!item) return;
   if (button.dataset.value !== undefined && !button.form) {
-    decide(item, { response: "answer", value: button.dataset.value });
+    decide([item], { response: "answer", value: button.dataset.value });
   } else if (button.dataset.response) {
-    decide(item, { response: button.dataset.response });
+    decide([item], { response: button.dataset.response, ...(button.dataset.forRun !== undefined && { for_run: true }) });
   } else if (button.dataset.opens) {
-    const form = find(`[data-form="${button.dataset.opens}"]`, item);
-    form.hidden = !form.hidden;
-    button.setAttribute("aria-expanded", String(!form.hidden));
-    if (!form.hidden) find("input, textarea", form).focus();
+    toggle(button, item);
   } else if (button.dataset.whole !== undefined) {
     const answer = await read(`/parts/whole?id=${encodeURIComponent(item.dataset.id)}`).catch(() => null);
     if (!answer?.ok) return;
@@ -181,29 +262,43 @@ const part = find("[data-part]");
 
 const fragment = (text) => new DOMParser().parseFromString(text, "text/html");
 
+// What has become of an item that is no longer listed.
+const ended = async (item) => {
+  const answer = await read(`/parts/ended?id=${encodeURIComponent(item.dataset.id)}`).catch(() => null);
+  const { waits, how } = answer?.ok ? await answer.json() : { waits: true };
+  // Others may have taken its place in a list that is not whole.
+  if (waits || isOver(item)) return;
+  finish(item, "gone", how ? inZone(`${how[0].toUpperCase()}${how.slice(1)}`) : "This no longer waits: its time is over, or its run has ended.");
+};
+
+// Shows who has decided since about an item, and whether its reader still does.
+const renew = (item, other) => {
+  for (const part of [".deciders", ".standing"]) {
+    const [own, now] = [find(part, item), find(part, other)];
+    if (own && now && own.innerHTML !== now.innerHTML) own.replaceWith(document.adoptNode(now));
+  }
+  const [could, can] = [find(".actions", item) !== null, find(".actions", other) !== null];
+  if (could !== can && !item.matches(".voted")) item.replaceWith(document.adoptNode(other));
+};
+
 // What is there keeps its place and what was typed in it; what is new is appended.
 const merge = (text) => {
   const news = fragment(text);
-  for (const id of ["line", "notes"]) {
+  for (const id of ["line", "notes", "filters"]) {
     const [own, other] = [find(`#${id}`), find(`#${id}`, news)];
     if (own && other && own.innerHTML !== other.innerHTML) own.replaceWith(document.adoptNode(other));
   }
   const [list, others] = [find("#items"), all("#items > .item", news)];
   const known = new Map(all(".item", list).map((item) => [item.dataset.id, item]));
   const open = new Set(others.map((item) => item.dataset.id));
-  const isCut = find("#items", news).dataset.cut !== undefined;
   for (const [id, item] of known) {
-    if (open.has(id) || item.matches(".done, .gone, [data-sent]")) continue;
-    // Others may have taken its place in a list that is not whole.
-    const waits = isCut ? read(`/parts/whole?id=${encodeURIComponent(id)}`).then((answer) => answer.status !== 404, () => true) : Promise.resolve(false);
-    waits.then((does) => {
-      if (!does && !item.matches(".done, .gone, [data-sent]")) finish(item, "gone", "This no longer waits: it was decided elsewhere, or its time is over.");
-    });
+    if (!open.has(id) && !isOver(item)) ended(item);
   }
-  for (const item of others) {
-    if (known.has(item.dataset.id)) continue;
-    showTimes(item);
-    list.append(document.adoptNode(item));
+  for (const other of others) {
+    const item = known.get(other.dataset.id);
+    showTimes(other);
+    if (!item) list.append(document.adoptNode(other));
+    else if (!isOver(item)) renew(item, other);
   }
   find("#empty").hidden = list.children.length > 0;
   find("#waiting").hidden = list.children.length === 0;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use callboard::Callboard;
-use callboard::messages::Pending;
+use callboard::messages::{Pending, PendingId};
 use tokio::sync::watch;
 
 use crate::agent_files::AgentFiles;
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
-use super::item::{Item, ItemKind, in_order};
+use super::item::{Item, ItemId, ItemKind, in_order};
 
 /// The most failures, and the most of what runs wait for, that are gathered. There may be more, which is then said.
 const MAX_FAILURES: usize = 500;
@@ -36,6 +36,15 @@ impl Gathered {
     /// What the run of an item waits for; `None` if it is no such item.
     pub(crate) fn pending_of(&self, item: &Item) -> Option<&Pending> {
         self.pending.get(&item.id.to_string())
+    }
+
+    /// How many items there are of each kind.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn counts(&self) -> BTreeMap<ItemKind, usize> {
+        self.items.iter().fold(BTreeMap::new(), |mut counts, item| {
+            *counts.entry(item.kind).or_default() += 1;
+            counts
+        })
     }
 
     /// How many items of each kind a caller may see.
@@ -71,6 +80,15 @@ impl Sources {
     }
 }
 
+/// The same item with those who have approved it so far.
+async fn with_votes(board: &Callboard, mut item: Item) -> Result<Item, Problem> {
+    if let (Some(deciding), ItemId::Pending(PendingId::Approval(id))) = (&mut item.deciding, &item.id) {
+        let votes = board.people().votes(*id).await.map_err(|error| Problem::of_store(&error))?;
+        (deciding.approved, deciding.missing) = (votes.approved, votes.missing);
+    }
+    Ok(item)
+}
+
 async fn gather(board: &Callboard, refused: &BTreeMap<String, String>) -> Result<Gathered, Problem> {
     let mut pending = board.people().pending().await;
     // Of one more it is known that there are more.
@@ -79,7 +97,10 @@ async fn gather(board: &Callboard, refused: &BTreeMap<String, String>) -> Result
     let is_cut = pending.len() > MAX_PENDING || failures.len() > MAX_FAILURES;
     pending.truncate(MAX_PENDING);
     failures.truncate(MAX_FAILURES);
-    let mut items: Vec<Item> = pending.iter().map(Item::of_pending).collect();
+    let mut items = Vec::with_capacity(pending.len());
+    for open in &pending {
+        items.push(with_votes(board, Item::of_pending(open)).await?);
+    }
     items.extend(board.agents().failed().iter().map(|(agent, error)| Item::of_failed_agent(agent, error)));
     items.extend(refused.iter().map(|(name, why)| Item::of_refused_file(name, why)));
     items.extend(board.quarantined().iter().map(|(run, why)| Item::of_quarantined(*run, why)));

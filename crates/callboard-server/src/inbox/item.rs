@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::sync::Arc;
 
 use callboard::messages::{
-    AgentName, Interrupt, OpenFailure, Pending, PendingId, Question, RunId, Timestamp, TurnId, visible,
+    AgentName, Deciders, Envelope, Interrupt, OpenFailure, Pending, PendingId, Question, RunId, Timestamp, TurnId,
+    Vote, visible,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -166,7 +168,7 @@ pub struct ItemAction {
 }
 
 /// What the run of an item is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
     /// What the run was given to do.
     pub task: String,
@@ -174,6 +176,58 @@ pub struct About {
     pub from_agent: Option<String>,
     /// Since when the run waits for this.
     pub since: Option<Timestamp>,
+    /// The agents that have delegated to each other until the run was begun, such as `lead → coder`; empty without.
+    pub chain: String,
+    /// The tokens that the run has used by then.
+    pub tokens: u64,
+    /// What they have cost, in US dollars.
+    pub cost: f64,
+}
+
+/// Who decides about an approval, and who has approved, where not any one person decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deciding {
+    /// How many people of which group, such as `2 of ops, not the requester (laptop)`.
+    pub deciders: String,
+    /// From when on people of which other group may decide as well.
+    pub escalates: Option<(Timestamp, Arc<str>)>,
+    /// Those who have approved.
+    pub approved: Vec<Vote>,
+    /// How many more people have to approve.
+    pub missing: u32,
+    /// Who has changed what is asked to this.
+    pub edited_by: Option<Arc<str>>,
+}
+
+impl Deciding {
+    /// `None` if any one person decides.
+    fn of(envelope: &Envelope) -> Option<Self> {
+        let Envelope { deciders, requester, escalates_at, edited_by, .. } = envelope;
+        let is_usual = *deciders == Deciders::default() && edited_by.is_none();
+        let requester = requester.as_ref().filter(|_| deciders.excludes_requester);
+        let requester = requester.map_or_else(String::new, |requester| format!(" ({})", visible(requester)));
+        let group = deciders.escalation.as_ref().map(|escalation| Arc::clone(&escalation.group));
+        (!is_usual).then(|| Self {
+            deciders: format!("{deciders}{requester}"),
+            escalates: escalates_at.zip(group),
+            approved: Vec::new(),
+            missing: deciders.at_least.max(1),
+            edited_by: edited_by.as_ref().map(|vote| Arc::clone(&vote.by)),
+        })
+    }
+
+    fn json(&self) -> Value {
+        let Self { deciders, escalates, approved, missing, edited_by } = self;
+        let approved = approved.iter().map(|vote| json!({ "by": vote.by, "at": time(vote.at) }));
+        json!({
+            "deciders": deciders,
+            "approved_by": approved.collect::<Vec<_>>(),
+            "missing": missing,
+            "escalates_at": escalates.as_ref().map(|(at, _)| time(*at)),
+            "escalates_to": escalates.as_ref().map(|(_, group)| group),
+            "edited_by": edited_by,
+        })
+    }
 }
 
 /// Something that needs a person.
@@ -201,6 +255,10 @@ pub struct Item {
     pub actions: Vec<ItemAction>,
     /// What its run is about, once that was read.
     pub about: Option<About>,
+    /// Who decides about an approval; `None` if any one person does, or if it is none.
+    pub deciding: Option<Deciding>,
+    /// Why whoever reads this may not decide about it.
+    pub may_not: Option<String>,
 }
 
 impl Item {
@@ -248,8 +306,12 @@ impl Item {
                 vec![action("restart", format!("approve {id}"))],
             ),
         };
+        let deciding = match pending {
+            Pending::Approval(envelope) => Deciding::of(envelope),
+            Pending::Question(_) | Pending::Node(_) | Pending::Attention { .. } => None,
+        };
         let item = Self::new(ItemId::Pending(id), kind, (agent, &what), otherwise);
-        Self { run: Some(run), since, expires_at: pending.expires_at(), actions, ..item }
+        Self { run: Some(run), since, expires_at: pending.expires_at(), actions, deciding, ..item }
     }
 
     /// A turn that failed for good, or a conflict.
@@ -319,6 +381,8 @@ impl Item {
             otherwise,
             actions: Vec::new(),
             about: None,
+            deciding: None,
+            may_not: None,
         }
     }
 
@@ -331,7 +395,8 @@ impl Item {
     /// The item as programs read it.
     #[must_use]
     pub fn json(&self) -> Value {
-        let Self { id, kind, run, agent, what, left_out, since, expires_at, otherwise, actions, about } = self;
+        let Self { id, kind, run, agent, what, left_out, since, expires_at, otherwise, actions, about, .. } = self;
+        let Self { deciding, may_not, .. } = self;
         let actions = actions.iter().map(|ItemAction { response, command }| {
             json!({ "response": response, "command": format!("callboard {command}") })
         });
@@ -344,10 +409,15 @@ impl Item {
             "left_out": left_out,
             "task": about.as_ref().map(|about| line(&about.task).0),
             "from_agent": about.as_ref().and_then(|about| about.from_agent.as_deref()),
+            "chain": about.as_ref().map(|about| &about.chain).filter(|chain| !chain.is_empty()),
+            "tokens": about.as_ref().map(|about| about.tokens),
+            "cost_usd": about.as_ref().map(|about| about.cost),
             "since": since.map(time),
             "expires_at": expires_at.map(time),
             "otherwise": otherwise,
             "actions": actions.collect::<Vec<_>>(),
+            "deciding": deciding.as_ref().map(Deciding::json),
+            "may_not": may_not,
         })
     }
 }

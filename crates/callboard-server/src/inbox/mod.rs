@@ -1,9 +1,11 @@
 //! The inbox: one list of everything that needs a person.
 
 // - `item`: an item, its id and its actions; pure. `gathered`: all items of a board. `reading`: what their runs are about.
+// - `difference`: what an edit of a file changes; pure.
 // - `decisions`: what people decide, one or many at a time. `live`: the same list for those who
 // watch it.
 mod decisions;
+mod difference;
 mod gathered;
 mod item;
 mod live;
@@ -16,7 +18,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::response::sse::Event;
 use axum::{Extension, Json};
-use callboard::messages::{RunId, visible};
+use callboard::messages::{Pending, PendingId, RunId, visible};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
@@ -29,8 +31,9 @@ use crate::query;
 use crate::tokens::Caller;
 
 pub(crate) use decisions::decide;
+pub(crate) use difference::text_of as difference;
 pub(crate) use gathered::{Gathered, Sources};
-pub use item::{About, Item, ItemAction, ItemId, ItemKind};
+pub use item::{About, Deciding, Item, ItemAction, ItemId, ItemKind};
 pub(crate) use live::Live;
 #[cfg(feature = "dashboard")]
 pub(crate) use live::Seen;
@@ -53,6 +56,22 @@ impl Filter {
         self.kind.is_none_or(|kind| item.kind == kind)
             && self.agent.as_ref().is_none_or(|agent| item.agent.as_ref() == Some(agent))
             && self.run.is_none_or(|run| item.run == Some(run))
+    }
+
+    /// The filter that the query of a page has.
+    ///
+    /// # Errors
+    /// As [`Filter::read`], and keys that are none of a filter.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
+        let [kind, agent, run] = query::values(query, ["kind", "agent", "run"])?;
+        Self::read(kind.as_deref(), agent.map(Into::into), run.as_deref())
+    }
+
+    /// The kind that alone is asked for.
+    #[cfg(feature = "dashboard")]
+    pub(crate) const fn kind(&self) -> Option<ItemKind> {
+        self.kind
     }
 
     /// # Errors
@@ -83,12 +102,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The items that fit, after one of them, with what their runs are about.
+    /// The items that fit, after one of them, with what their runs are about, and what the caller may not decide.
     ///
     /// # Errors
     /// That one is no longer there.
     pub(crate) async fn of(
         context: &Context,
+        caller: &Caller,
         gathered: &Gathered,
         filter: &Filter,
         (after, limit): (Option<&str>, usize),
@@ -104,7 +124,7 @@ impl Page {
         let of_page: Vec<Item> = fitting.iter().skip(begin).take(limit).map(|item| (*item).clone()).collect();
         let has_more = fitting.len() > begin + of_page.len();
         let next = of_page.last().filter(|_| has_more).map(|item| item.id.to_string());
-        let items = context.reading.complete(&context.board, of_page).await;
+        let items = completed(context, caller, of_page).await;
         Ok(Self { items, counts, is_cut: gathered.is_cut, next })
     }
 
@@ -130,7 +150,47 @@ pub(crate) async fn list(
     let limit = limit.map_or(Some(LIMIT), |limit| limit.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)));
     let limit = limit.ok_or_else(|| Problem::bad(format!("`limit` in the query is a number from 1 to {MAX_LIMIT}")))?;
     let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
-    Ok(Json(Page::of(&context, &gathered, &filter, (page.as_deref(), limit)).await?.json()))
+    Ok(Json(Page::of(&context, &caller, &gathered, &filter, (page.as_deref(), limit)).await?.json()))
+}
+
+/// Adds what the runs of items are about, and why the caller may not decide.
+async fn completed(context: &Context, caller: &Caller, items: Vec<Item>) -> Vec<Item> {
+    let mut items = context.reading.complete(&context.board, items).await;
+    for item in &mut items {
+        item.may_not = may_not(context, caller, item).await;
+    }
+    items
+}
+
+async fn may_not(context: &Context, caller: &Caller, item: &Item) -> Option<String> {
+    if let Some(scope) = item.id.scope().filter(|scope| !caller.scopes.contains(scope)) {
+        return Some(format!("{} does not have the scope {}", visible(&caller.name), scope));
+    }
+    let ItemId::Pending(id) = &item.id else { return None };
+    let decider = match people::decider(context, caller) {
+        Ok(decider) => decider,
+        Err(problem) => return Some(problem.detail),
+    };
+    match id {
+        PendingId::Approval(id) if item.deciding.is_some() => {
+            context.board.people().check(*id, &decider).await.err().map(|error| error.to_string())
+        }
+        PendingId::Approval(_) | PendingId::Question(_) | PendingId::Node(_) | PendingId::Attention(_) => None,
+    }
+}
+
+/// What became of an item that is not there, if that is known.
+pub(crate) async fn closed(context: &Context, id: &str) -> Option<String> {
+    match ItemId::read(id)? {
+        ItemId::Pending(id) => people::closed(context, &id).await,
+        _ => None,
+    }
+}
+
+/// The problem with an item that is not there: what became of it, if that is known.
+pub(crate) async fn no_longer(context: &Context, id: &str) -> Problem {
+    let how = closed(context, id).await.map_or_else(String::new, |how| format!(": {how}"));
+    Problem::not_found(format!("{} does not wait{how}; /v1/inbox lists what does", visible(id)))
 }
 
 /// Answers with one item, with all that a person has to see before deciding about it.
@@ -140,14 +200,19 @@ pub(crate) async fn get(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Problem> {
     let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
-    let missing = || Problem::not_found(format!("{} does not wait; /v1/inbox lists what does", visible(&id)));
-    let found = gathered.items.iter().find(|item| item.id.to_string() == id).ok_or_else(missing)?;
-    let item = context.reading.complete(&context.board, vec![found.clone()]).await.pop().ok_or_else(missing)?;
+    let Some(found) = gathered.items.iter().find(|item| item.id.to_string() == id) else {
+        return Err(no_longer(&context, &id).await);
+    };
+    let items = completed(&context, &caller, vec![found.clone()]).await;
+    let item = items.into_iter().next().ok_or_else(|| Problem::not_found("it no longer waits"))?;
     let mut shape = item.json();
     shape["task"] = json!(item.about.as_ref().map(|about| &about.task));
     if let Some(pending) = gathered.pending_of(&item) {
         shape["pending"] = people::shown(pending);
         shape["card"] = json!(people::card(pending));
+        if let Pending::Approval(envelope) = pending {
+            shape["difference"] = json!(difference(envelope));
+        }
     }
     Ok(Json(shape))
 }

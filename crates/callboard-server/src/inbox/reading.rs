@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callboard::Callboard;
-use callboard::messages::{PendingId, RunEvent, RunId, Timestamp, Verdict};
+use callboard::messages::{Pending, PendingId, RunEvent, RunId, Timestamp, Verdict, visible};
+use callboard::supervision::runs::Run;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
@@ -12,6 +13,8 @@ use super::item::{About, Item, ItemId};
 
 /// How many runs are read at a time.
 const READERS: usize = 16;
+/// The longest chain that is shown, in characters.
+const MAX_CHAIN: usize = 300;
 /// How many items are remembered; more are read each time.
 const REMEMBERED: usize = 2_000;
 
@@ -64,11 +67,31 @@ async fn about(board: &Callboard, run: RunId, item: &Item) -> Option<About> {
         }
         (_, None) => None,
     };
+    let (chain, used) = (fold.chain_of(turn_of(&item.id, &fold)).to_string(), fold.metrics().usage);
     Some(About {
+        chain: visible(&chain).chars().take(MAX_CHAIN).collect(),
+        tokens: used.total(),
+        cost: used.cost.dollars(),
         task: task.body.to_string(),
         from_agent: task.from_agent.as_ref().map(ToString::to_string),
         since: since.or(Some(fold.last_at())),
     })
+}
+
+/// The turn that an item is about; 0 if it is about none.
+fn turn_of(id: &ItemId, fold: &Run) -> u32 {
+    match id {
+        ItemId::Pending(PendingId::Approval(approval)) => {
+            let asked = fold.pending().into_iter().find_map(|pending| match pending {
+                Pending::Approval(envelope) if envelope.id() == *approval => Some(envelope.request.turn.number),
+                _ => None,
+            });
+            asked.unwrap_or_default()
+        }
+        ItemId::Pending(PendingId::Question(question)) => question.request.turn.number,
+        ItemId::Pending(PendingId::Node(turn) | PendingId::Attention(turn)) | ItemId::DeadLetter(turn) => turn.number,
+        ItemId::Agent(_) | ItemId::File(_) | ItemId::Quarantined(_) | ItemId::Conflict(_) => 0,
+    }
 }
 
 /// When a run began to wait for this, by its events.

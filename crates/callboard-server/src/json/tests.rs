@@ -82,6 +82,7 @@ fn events() -> Vec<RunEvent> {
         at,
         terms: Terms::Run { until: at },
         votes: Vec::new(),
+        via: "".into(),
     };
     let update = Command::update("votes", 2).update;
     let intent = Intent::new("mail", "ann", &Json::from(json!({ "to": "ann" })));

@@ -113,7 +113,7 @@ impl Handler {
         };
         let (board, by) = (self.context.board.clone(), people::decider(&self.context, caller)?);
         // In a task of its own: a decision that is stored also has to reach its run.
-        let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await });
+        let answered = tokio::spawn(async move { board.people().via("mcp").answer(id, response, &by).await });
         let votes = answered.await.map_err(|error| Problem::internal(&error))??;
         let mut answer = json!({ "id": id, "decision": word, "by": caller.by() });
         if let Some(votes) = votes.filter(|votes| votes.missing > 0) {

@@ -327,6 +327,15 @@ impl Caller {
         self.person.as_ref().unwrap_or(&self.name)
     }
 
+    /// Where it decides, as decisions have it.
+    pub(crate) fn via(&self) -> &'static str {
+        match (&self.session, &self.hash) {
+            (Some(_), _) => "dashboard",
+            (None, Some(_)) => "http",
+            (None, None) => "command line",
+        }
+    }
+
     /// Who is counted.
     pub(crate) fn holder(&self) -> Holder {
         match &self.person {
@@ -611,10 +620,18 @@ impl Tokens {
     }
 
     /// The person who answers for the token of this name, or did so before it was revoked.
-    pub(crate) fn owner_of(&self, name: &str) -> Option<String> {
+    #[must_use]
+    pub fn owner_of(&self, name: &str) -> Option<String> {
         let _ = self.refresh();
         let table = self.shared.table.read();
         table.known.get(name).map_or_else(|| table.revoked.get(name)?.clone(), |known| known.terms.owner.clone())
+    }
+
+    /// Whether somebody of this name answers for a token, or did so before it was revoked.
+    pub(crate) fn is_owner(&self, name: &str) -> bool {
+        let table = self.shared.table.read();
+        let known = table.known.values().map(|known| &known.terms.owner);
+        known.chain(table.revoked.values()).flatten().any(|owner| owner == name)
     }
 
     /// The time by which tokens expire.

@@ -275,18 +275,23 @@ async fn people_are_counted_and_not_their_tokens_where_several_decide() {
         let done = turn.people().approve(Action::new("write", "a.txt", json!({ "path": "a.txt" }))).await?;
         Ok(Command::output(done.arguments))
     };
-    let groups = Groups::default().group("ops", ["ann", "bob", "cat"]).requester("cat", "cat");
+    let groups = Groups::default().group("ops", ["ann", "bob", "cat", "dan"]);
     let policy = move |_: &PolicyQuestion<'_>| Consent::AskOf { deciders: Arc::clone(&deciders), within: None };
-    let board = Callboard::builder().agent("asks", asks).groups(groups).approval_policy(policy).start().await.unwrap();
     let tokens = Tokens::new(Env::system());
+    let owners = tokens.clone();
+    let groups = groups.requesters(move |token| owners.owner_of(token).map(Into::into));
+    let board = Callboard::builder().agent("asks", asks).groups(groups).approval_policy(policy).start().await.unwrap();
     let secrets = ["laptop", "phone", "bob's", "cat", "bob"].map(|name| tokens.add(TokenSpec::new(name, Scope::ALL)));
     let [laptop, phone, bob, cat, other] = secrets.map(|secret| secret.unwrap().to_string());
     let people = [("laptop", "ann"), ("phone", "ann"), ("bob's", "bob"), ("cat", "cat")];
     let people = people.map(|(token, person)| (token.to_owned(), person.to_owned()));
+    // Nobody but their owner says whose these are.
+    let owned = ["d1", "d2"].map(|name| tokens.add(TokenSpec::new(name, Scope::ALL).owner("dan")));
+    let [first_of_dan, second_of_dan] = owned.map(|secret| secret.unwrap().to_string());
     let router = Server::new(board.clone(), tokens).people(people).router();
     let task = Task::new("x").from_agent(AgentName::new("cat").unwrap());
     let run = board.submit(task).await.unwrap();
-    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    let mut id = run.next_pending().await.unwrap().unwrap().id().to_string();
     let approve = json!({ "response": "approve" });
     let (status, barred) = answered(&router, &cat, &id, &approve).await;
     assert_eq!((status, &barred["code"]), (403, &json!("decisions-refused")), "{barred}");
@@ -298,15 +303,22 @@ async fn people_are_counted_and_not_their_tokens_where_several_decide() {
     );
     let (status, first) = answered(&router, &laptop, &id, &approve).await;
     assert_eq!((status, &first["decided"], &first["missing"]), (200, &json!(false), &json!(1)), "{first}");
-    assert_eq!(first["approved_by"][0]["by"], "ann");
+    assert_eq!((&first["approved_by"][0]["by"], &first["outcome"]), (&json!("ann"), &Value::Null), "{first}");
     let (status, again) = answered(&router, &phone, &id, &approve).await;
     assert_eq!((status, &again["code"]), (409, &json!("conflict")), "{again}");
 
     // Other arguments are a new approval, with one vote.
     let (status, edited) =
         answered(&router, &phone, &id, &json!({ "response": "edit", "arguments": { "path": "b.txt" } })).await;
-    assert_eq!((status, &edited["decided"]), (200, &json!(true)), "{edited}");
-    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    assert_eq!((status, &edited["decided"], &edited["outcome"]), (200, &json!(true), &json!("replaced")), "{edited}");
+    let replaced = std::mem::replace(&mut id, run.next_pending().await.unwrap().unwrap().id().to_string());
+    assert_eq!(edited["replaced_by"], json!(id));
+    let (_, late) = answered(&router, &bob, &replaced, &approve).await;
+    let detail = late["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("already replaced with other arguments by ann at 20") && detail.ends_with("Z (http)"),
+        "{detail}"
+    );
     let request =
         Request::get("/v1/pending").header("Host", "localhost").header("Authorization", format!("Bearer {laptop}"));
     let listed = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
@@ -320,7 +332,22 @@ async fn people_are_counted_and_not_their_tokens_where_several_decide() {
     );
     assert_eq!((&listed["deciders"]["group"], &listed["deciders"]["at_least"]), (&json!("ops"), &json!(2)), "{listed}");
     let (status, last) = answered(&router, &bob, &id, &json!({ "response": "approve", "for_run": true })).await;
-    assert_eq!((status, &last["decided"], &last["missing"]), (200, &json!(true), &json!(0)), "{last}");
+    assert_eq!((status, &last["decided"], &last["outcome"]), (200, &json!(true), &json!("approved")), "{last}");
     assert_eq!(run.result().await.unwrap().output, json!({ "path": "b.txt" }));
+
+    // The tokens of one owner are one person, who also does not decide what one of them has asked for.
+    let run = board.submit(Task::new("x").from_agent(AgentName::new("cat").unwrap())).await.unwrap();
+    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    let (_, first) = answered(&router, &first_of_dan, &id, &approve).await;
+    assert_eq!((&first["approved_by"][0]["by"], &first["missing"]), (&json!("dan"), &json!(1)), "{first}");
+    let (status, again) = answered(&router, &second_of_dan, &id, &approve).await;
+    assert_eq!((status, &again["code"]), (409, &json!("conflict")), "{again}");
+    let (_, denied) = answered(&router, &second_of_dan, &id, &json!({ "response": "deny", "reason": "no" })).await;
+    assert_eq!((&denied["outcome"], &denied["by"]), (&json!("denied"), &json!("dan")), "{denied}");
+    run.result().await.unwrap();
+    let run = board.submit(Task::new("x").from_agent(AgentName::new("d1").unwrap())).await.unwrap();
+    let id = run.next_pending().await.unwrap().unwrap().id().to_string();
+    let (status, barred) = answered(&router, &second_of_dan, &id, &approve).await;
+    assert_eq!((status, &barred["code"]), (403, &json!("decisions-refused")), "{barred}");
     board.shutdown().await;
 }

@@ -307,7 +307,7 @@ async fn a_person_answers_what_waits_once_and_in_the_name_of_the_token() {
     assert_eq!(client.get(&path).await.json()["result"]["output"], "me");
     let late = ann.post(&answer, &json!({ "response": "answer", "value": "you" })).await;
     assert_eq!((late.status, late.code()), (409, "conflict".to_owned()));
-    assert!(late.body.contains("was answered before by ann"), "{late:?}");
+    assert!(late.body.contains("already answered by ann at "), "{late:?}");
     let never = answer.split_once("%2F").unwrap().0.to_owned() + "%2F1.7:1";
     assert_eq!(ann.post(&never, &json!({ "response": "answer", "value": "you" })).await.status, 404);
     service.end().await;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use axum::response::Response;
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
-use callboard::messages::Timestamp;
+use callboard::messages::{Action, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard_server::private::{Client, listen};
 use callboard_server::{PagesAt, Scope, Server, TokenSpec, Tokens};
@@ -652,9 +652,42 @@ async fn the_overview_has_what_waits_and_a_decision_counts_once() {
     assert_eq!(serde_json::from_str::<Value>(&text_of(first).await).unwrap()["by"], "owner");
     let second = pages.post(&owner, &path, &answer).await;
     assert_eq!(code(&second), 409);
-    assert!(text_of(second).await.contains("was answered before by owner"));
+    assert!(text_of(second).await.contains("already answered by owner at "));
     run.result().await.unwrap();
     assert!(page(&owner, "/").await.contains("0 waiting for you"));
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn an_approval_shows_what_an_edit_changes_words_that_look_like_others_and_what_its_run_has_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let edits = |turn: Turn| async move {
+        turn.reserve(2_000).await?.settle(Usage::of(1_000, 200));
+        let arguments = json!({ "path": "src/m\u{430}in.rs", "old": "one\n<b>two\n", "new": "one\nthree\n" });
+        turn.people().approve(Action::new("FileWrite", "src/m\u{430}in.rs", arguments)).await?;
+        Ok(Command::output(1))
+    };
+    let gives = |turn: Turn| async move { Ok(Command::output(turn.delegate("edits", "x").await?)) };
+    let builder = Callboard::builder().agent("edits", edits).agent("gives", gives);
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    let owner = pages.sign_in(&json!({})).await;
+    pages.board.submit(Task::new("x").to("gives")).await.unwrap();
+    let id = pages.board.people().next().await.unwrap().id().to_string();
+    let shown = text_of(pages.get(&owner, "/").await).await;
+    let row = row(&shown, &id).unwrap();
+    for part in [
+        "<pre class=\"text difference\">  one\n<del>- &lt;b&gt;two\n</del><ins>+ three\n</ins></pre>",
+        "<code>m\\u{430}in</code> looks like <code>main</code>, and is not",
+        "<dt>Chain</dt><dd><bdi>gives → edits</bdi></dd>",
+        "<dt>So far</dt><dd>1200 tokens</dd>",
+    ] {
+        assert!(row.contains(part), "{part} is not in {row}");
+    }
+    let item = text_of(pages.get(&owner, &format!("/v1/inbox/{id}")).await).await;
+    let item: Value = serde_json::from_str(&item).unwrap();
+    assert_eq!(item["difference"], "  one\n- <b>two\n+ three\n");
+    assert_eq!(item["chain"], "gives → edits");
+    assert!(item["card"].as_str().unwrap().contains("looks     m\\u{430}in looks like main, and is not\n"), "{item}");
     pages.end().await;
 }
 
@@ -674,10 +707,7 @@ async fn what_has_failed_is_on_the_overview_and_is_decided_there() {
     assert!(shown.contains("1 waiting for you") && of_letter.contains("Dead letter"), "{shown}");
     assert!(of_letter.contains("turn 1 failed: &lt;b&gt;it is down"), "{of_letter}");
     assert!(of_letter.contains("call \\u{202e}them"), "{of_letter}");
-    assert!(
-        of_letter.contains("data-response=\"retry\"") && of_letter.contains("data-response=\"drop\""),
-        "{of_letter}"
-    );
+    assert!(of_letter.contains("data-response=\"retry\"") && of_letter.contains("data-opens=\"drop\""), "{of_letter}");
     assert!(row(&page(&ann).await, &id).is_some_and(|row| !row.contains("<button")));
     let drop = json!({ "decisions": [{ "id": id, "response": "drop", "reason": "known" }] });
     let refused = text_of(pages.post(&ann, "/v1/inbox/decisions", &drop).await).await;
@@ -733,7 +763,13 @@ async fn the_overview_is_small_and_reads_each_run_that_it_shows_once_however_man
     assert!(page.contains("100 waiting for you") && page.contains("more characters"));
     let mut size = page.len();
     for path in page.split('"').filter(|part| part.starts_with("/assets/")) {
-        size += text_of(pages.send("GET", path, &[], &Value::Null).await).await.len();
+        let file = pages.send("GET", path, &[("Accept-Encoding", "br, gzip;q=0.5")], &Value::Null).await;
+        assert_eq!(file.headers()["content-encoding"], "gzip");
+        size += to_bytes(file.into_body(), usize::MAX).await.unwrap().len();
+        for refused in ["", "br", "gzip;q=0"] {
+            let file = pages.send("GET", path, &[("Accept-Encoding", refused)], &Value::Null).await;
+            assert!(!file.headers().contains_key("content-encoding"), "{refused}");
+        }
     }
     assert!(size < 60 * 1024, "{size} bytes");
     pages.end().await;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{Action, Response};
+use callboard::messages::{Action, Consent, Deciders, Groups, Response};
 use callboard::prelude::*;
 use callboard_server::private::{Client, listen};
 use callboard_server::{PagesAt, Server, Tokens};
@@ -40,6 +40,30 @@ impl Served {
                 .agent("asker", |turn: Turn| async move {
                     let text: String = turn.input()?;
                     Ok(Command::output(turn.people().ask(text).await?))
+                })
+                .agent("exact", |turn: Turn| async move {
+                    let arguments = json!({ "path": "a\u{202e}b", "size": 12_345_678_901_234_567_890_u64 });
+                    Ok(Command::output(turn.people().approve(Action::new("FileWrite", "", arguments)).await?.arguments))
+                })
+                .agent("twice", |turn: Turn| async move {
+                    for _ in 0..2 {
+                        turn.people().approve(Action::new("FileWrite", "a", "b")).await?;
+                    }
+                    Ok(Command::output(2))
+                })
+                .agent("several", |turn: Turn| async move {
+                    let action: String = turn.input()?;
+                    turn.people().approve(Action::new(&action, "a", "b")).await?;
+                    Ok(Command::output(1))
+                })
+                .groups(Groups::default().group("ops", ["ben", "owner"]).group("others", ["cat"]))
+                .approval_policy(|question| {
+                    let deciders = match &*question.action.action {
+                        "two" => Deciders { at_least: 2, ..Deciders::of("ops") },
+                        "others" => Deciders::of("others"),
+                        _ => return question.default_consent(),
+                    };
+                    Consent::AskOf { deciders: deciders.into(), within: None }
                 })
                 .capacity(|it| it.runs_in_flight(1_000))
                 .shutdown_grace(Duration::ZERO);
@@ -142,7 +166,7 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     let link = served.link();
     sign_in(&mut browser, &link);
     let shown = browser.value("[location.pathname + location.hash, document.querySelector('h1').textContent]");
-    assert_eq!(shown, json!(["/", "2 agents running · 0 waiting for you · 0 failed"]));
+    assert_eq!(shown, json!(["/", "5 agents running · 0 waiting for you · 0 failed"]));
     assert_eq!(browser.value("document.querySelector('#empty').hidden"), json!(false));
     picture(&mut browser, "empty");
 
@@ -151,7 +175,7 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     until(&mut browser, "document.querySelectorAll('.item').length === 1");
     assert_eq!(
         browser.value("document.querySelector('h1').textContent"),
-        "2 agents running · 1 waiting for you · 0 failed"
+        "5 agents running · 1 waiting for you · 0 failed"
     );
     assert_eq!(browser.value(ROWS), json!(["coder wants to FileWrite notes.txt"]));
     browser.presses("j", "j");
@@ -169,21 +193,25 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     let asked = served.runtime.block_on(served.board.people().pending());
     served.runtime.block_on(served.board.people().answer(&asked[0], Response::Approve, "ben")).unwrap();
     until(&mut browser, "document.querySelector('.item.gone')");
+    let result = browser.value("document.querySelector('.item.gone .result').textContent");
+    assert!(result.as_str().unwrap().starts_with("Approved by ben at "), "{result}");
 
     // A reason is typed, and a question is answered.
     let denied = served.submit("coder", "third.txt");
     let answered = served.submit("asker", "Which port?");
-    until(&mut browser, "document.querySelectorAll('.item:not(.done, .gone)').length === 2");
+    until(&mut browser, "document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 2");
     tab_to(&mut browser, "Deny …");
     enter(&mut browser);
     browser.types("not today");
     enter(&mut browser);
-    until(&mut browser, "document.querySelectorAll('.item.done').length === 2");
+    until(&mut browser, "document.querySelectorAll('.item.denied').length === 1");
+    let result = browser.value("document.querySelector('.item.denied .result').textContent");
+    assert!(result.as_str().unwrap().ends_with(" · “not today”"), "{result}");
     assert!(format!("{:?}", served.runtime.block_on(denied.result())).contains("not today"));
     browser.value("document.querySelector('textarea').focus()");
     browser.types("8080");
     enter(&mut browser);
-    until(&mut browser, "document.querySelectorAll('.item.done').length === 3");
+    until(&mut browser, "document.querySelectorAll('.item.done').length === 2");
     assert_eq!(served.runtime.block_on(answered.result()).unwrap().output, "8080");
 
     tab_to(&mut browser, "Sign out");
@@ -195,6 +223,129 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     // The link was used.
     browser.opens(&link);
     until(&mut browser, "document.querySelector('[data-status]').textContent.includes('was used')");
+    served.end();
+}
+
+/// How many items are not decided.
+const OPEN: &str = "document.querySelectorAll('.item:not(.done, .denied, .gone)').length";
+
+fn click(browser: &mut Browser, text: &str) {
+    let clicked = browser.value(&format!(
+        "(() => {{
+           const button = [...document.querySelectorAll('button:not([hidden])')].find((button) => button.textContent === {text:?} && button.checkVisibility());
+           button?.click();
+           return button !== undefined;
+         }})()"
+    ));
+    assert_eq!(clicked, json!(true), "{text}");
+}
+
+#[test]
+fn several_items_are_decided_at_a_time_and_those_of_one_kind_are_shown_alone() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    sign_in(&mut browser, &served.link());
+    let runs = ["a.txt", "b.txt", "c.txt"].map(|file| served.submit("coder", file));
+    served.submit("asker", "Which port?");
+    until(&mut browser, &format!("{OPEN} === 4"));
+    assert_eq!(browser.value("document.querySelector('#filters').innerText"), "All 4\nApproval 3\nQuestion 1");
+    browser.value("document.querySelector('[data-pick]').click()");
+    assert_eq!(browser.value("document.querySelector('#batch span').textContent"), "1 selected");
+    click(&mut browser, "Select all of this kind");
+    assert_eq!(browser.value("document.querySelector('#batch span').textContent"), "3 selected");
+    picture(&mut browser, "batch");
+    browser.value("document.querySelector('#batch input').value = 'not on a Friday'");
+    click(&mut browser, "Deny");
+    until(&mut browser, &format!("{OPEN} === 1"));
+    for run in runs {
+        assert!(format!("{:?}", served.runtime.block_on(run.result())).contains("not on a Friday"));
+    }
+    assert_eq!(browser.value("document.querySelector('#batch').hidden"), json!(true));
+    // A link that can be sent to others.
+    let of_one_kind = overview_of(&served) + "?kind=question";
+    served.submit("coder", "d.txt");
+    browser.opens(&of_one_kind);
+    until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+    assert_eq!(browser.value(ROWS), json!(["asker asks"]));
+    served.submit("coder", "e.txt");
+    served.submit("asker", "Which host?");
+    until(&mut browser, &format!("{OPEN} === 2"));
+    assert!(browser.value("document.querySelector('h1').textContent").as_str().unwrap().contains("4 waiting"));
+    served.end();
+}
+
+#[test]
+fn an_action_is_approved_with_other_arguments_and_for_its_run() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    sign_in(&mut browser, &served.link());
+    // A number that JavaScript cannot hold, and a character that does not show.
+    let edited = served.submit("exact", "x");
+    until(&mut browser, &format!("{OPEN} === 1"));
+    click(&mut browser, "Edit …");
+    until(&mut browser, "document.querySelector('textarea')?.value");
+    assert_eq!(
+        browser.value("document.querySelector('textarea').value"),
+        "{\n  \"path\": \"a\\u202eb\",\n  \"size\": 12345678901234567890\n}"
+    );
+    picture(&mut browser, "edit");
+    browser.value("document.querySelector('textarea').value = '{'");
+    click(&mut browser, "Approve these");
+    until(&mut browser, "document.querySelector('.item.wrong .result')?.textContent.startsWith('This is no JSON')");
+    browser.value("document.querySelector('textarea').value = '{\"path\": \"c\", \"size\": 12345678901234567891}'");
+    click(&mut browser, "Approve these");
+    until(&mut browser, "document.querySelector('.item.done')");
+    let result = served.runtime.block_on(edited.result()).unwrap().output;
+    assert_eq!(result.value(), &json!({ "path": "c", "size": 12_345_678_901_234_567_891_u64 }));
+
+    let twice = served.submit("twice", "x");
+    until(&mut browser, &format!("{OPEN} === 1"));
+    click(&mut browser, "Approve for this run");
+    until(&mut browser, &format!("{OPEN} === 0"));
+    assert_eq!(served.runtime.block_on(twice.result()).unwrap().output, 2);
+    served.end();
+}
+
+#[test]
+fn a_page_says_who_has_approved_while_others_decide_and_who_may_not() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    sign_in(&mut browser, &served.link());
+    let people = served.board.people();
+    let deciders = "document.querySelector('.item:last-of-type .deciders').textContent";
+    let run = served.submit("several", "two");
+    until(&mut browser, &format!("{OPEN} === 1"));
+    assert_eq!(browser.value(deciders), "Decided by 2 of ops");
+    let id = served.runtime.block_on(run.next_pending()).unwrap().unwrap().id();
+    served.runtime.block_on(people.answer(id, Response::Approve, "ben")).unwrap();
+    until(&mut browser, &format!("{deciders}.includes('approved by ben')"));
+    assert!(browser.value(deciders).as_str().unwrap().ends_with(" · 1 more has to approve"));
+    picture(&mut browser, "votes");
+    click(&mut browser, "Approve");
+    until(&mut browser, "document.querySelector('.item.done')");
+    served.runtime.block_on(run.result()).unwrap();
+
+    // Its reader has approved, and then somebody else denies.
+    let run = served.submit("several", "two");
+    until(&mut browser, &format!("{OPEN} === 1"));
+    click(&mut browser, "Approve");
+    until(
+        &mut browser,
+        "document.querySelector('.item.voted .result')?.textContent.includes('1 more person has to approve')",
+    );
+    let id = served.runtime.block_on(run.next_pending()).unwrap().unwrap().id();
+    let denial = Response::Deny { reason: "not now".to_owned() };
+    served.runtime.block_on(people.via("telegram").answer(id, denial, "ben")).unwrap();
+    until(&mut browser, "document.querySelector('.item.gone .result')?.textContent.startsWith('Denied by ben at ')");
+    let result = browser.value("document.querySelector('.item.gone .result').textContent");
+    assert!(result.as_str().unwrap().ends_with(" (telegram): not now"), "{result}");
+
+    served.submit("several", "others");
+    until(&mut browser, &format!("{OPEN} === 1"));
+    let row = "document.querySelector('.item:not(.done, .denied, .gone)')";
+    let standing = browser.value(&format!("{row}.querySelector('.standing').textContent"));
+    assert_eq!(standing, "You do not decide this: people of others decide about it, and owner is not one of them");
+    assert_eq!(browser.value(&format!("{row}.querySelectorAll('button, input').length")), json!(0));
     served.end();
 }
 
@@ -288,18 +439,21 @@ fn hostile_texts_of_agents_are_text_and_run_nothing() {
             served.submit(if at % 2 == 0 { "asker" } else { "coder" }, text);
         }
         // Appended by the script, and written by the server.
-        until(&mut browser, &format!("document.querySelectorAll('.item:not(.done, .gone)').length === {}", some.len()));
+        until(
+            &mut browser,
+            &format!("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === {}", some.len()),
+        );
         for _ in 0..2 {
             let found = browser.value(elements);
             for element in found.as_array().unwrap() {
                 let own = [
-                    "b", "bdi", "button", "code", "dd", "div", "dl", "dt", "form", "h1", "h2", "input", "label", "li",
-                    "ol", "p", "pre", "section", "span", "textarea", "time",
+                    "a", "b", "bdi", "button", "code", "dd", "div", "dl", "dt", "form", "h1", "h2", "input", "label",
+                    "li", "nav", "ol", "p", "pre", "section", "span", "template", "textarea", "time",
                 ];
                 assert!(own.contains(&element.as_str().unwrap()), "{element} in chunk {number}");
             }
             let attributes = browser.value(
-                "[...document.querySelectorAll('main *')].flatMap((element) => [...element.attributes]).filter(({ name }) => name.startsWith('on') || ['src', 'href', 'style', 'action'].includes(name)).length",
+                "[...document.querySelectorAll('main *')].flatMap((element) => [...element.attributes]).filter(({ name, value }) => (name.startsWith('on') || ['src', 'href', 'style', 'action'].includes(name)) && !/^\\/(\\?kind=[a-z_]+)?$/.test(value)).length",
             );
             assert_eq!(attributes, json!(0), "in chunk {number}");
             let unseen = browser.value("/[\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\u001b]/.test(document.querySelector('main').textContent)");
@@ -315,7 +469,7 @@ fn hostile_texts_of_agents_are_text_and_run_nothing() {
         for wait in served.runtime.block_on(served.board.people().pending()) {
             served.runtime.block_on(served.board.run(wait.run()).cancel("done")).unwrap();
         }
-        until(&mut browser, "document.querySelectorAll('.item:not(.done, .gone)').length === 0");
+        until(&mut browser, "document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 0");
         browser.opens(&overview_of(&served));
         until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
     }

@@ -22,6 +22,11 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
     /// The approval policy's answer for an agent's action.
     fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent;
 
+    /// Whether the agent's mode is one in which it only analyses.
+    fn only_analyses(&self, _: &AgentName) -> bool {
+        false
+    }
+
     /// The authority of an agent that the board has, not one that an agent created.
     fn authority(&self, agent: &str) -> Authority;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callboard_text::visible_lines;
+use callboard_text::{visible, visible_lines};
 
 use crate::messages::state::StateError;
 use crate::messages::{
@@ -112,13 +112,13 @@ pub enum AnswerError {
     #[error("{}", not_open(.0))]
     NotOpen(PendingId),
     /// The approval was decided before, and the first decision counts.
-    #[error("already {} by {} at {}", if decision.approved { "approved" } else { "denied" }, decision.by, decision.at)]
+    #[error("already {decision}")]
     AlreadyDecided {
         /// The decision that counts, with who made it and when.
         decision: Decision,
     },
     /// The approval is decided by people of a group, and this person is not in it.
-    #[error("approval {id} is decided by people of {group}, and {by} is not one of them")]
+    #[error("people of {} decide about it, and {} is not one of them", visible(.group), visible(.by))]
     NotInGroup {
         /// The approval that was to be decided.
         id: ApprovalId,
@@ -128,7 +128,7 @@ pub enum AnswerError {
         group: Arc<str>,
     },
     /// The approval is not decided by who asked for the run, and this person did, or their token.
-    #[error("approval {id} is not decided by {by}, who asked for the run")]
+    #[error("{} has asked for the run: somebody else decides", visible(.by))]
     OfRequester {
         /// The approval that was to be decided.
         id: ApprovalId,
@@ -136,7 +136,7 @@ pub enum AnswerError {
         by: Arc<str>,
     },
     /// Several people have to approve, and this one has approved before.
-    #[error("{by} has approved already, at {at}: approval {id} needs other people as well")]
+    #[error("{} has approved already, at {at}: other people have to as well", visible(.by))]
     HasApproved {
         /// The approval that was to be approved again.
         id: ApprovalId,

@@ -532,6 +532,7 @@ impl Engine {
             at: self.wall(),
             terms: Terms::Once,
             votes: Vec::new(),
+            via: "".into(),
         };
         let event = on_parked_decision(&self.runs[run], &envelope, decision, &self.context()).unwrap();
         self.apply(run, &event, WorkedOut::default())

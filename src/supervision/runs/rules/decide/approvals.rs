@@ -40,6 +40,10 @@ pub(super) fn envelope(
     }
 }
 
+/// The rules by which nobody is asked, as reasons of decisions.
+const ANALYSES: &str = "nobody is asked: the agent only analyses";
+const NOT_ASKED: &str = "nobody is asked: the approval policy allows it";
+
 /// Decides about a request for consent: a person is asked, or the policy decides at once.
 #[must_use]
 pub(crate) fn on_approval(
@@ -62,10 +66,14 @@ pub(crate) fn on_approval(
     let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, granted_by) {
         (Consent::Ask | Consent::AskWithin(_) | Consent::AskOf { .. }, None) => return vec![asked],
         (Consent::Ask | Consent::AskWithin(_) | Consent::AskOf { .. }, Some(by)) => (true, by, "for the whole run"),
-        (Consent::Auto, _) => (true, POLICY.into(), ""),
+        (Consent::Auto, _) => {
+            let only_analyses = context.directory.only_analyses(&turn.agent);
+            (true, POLICY.into(), if only_analyses { ANALYSES } else { NOT_ASKED })
+        }
         (Consent::Deny, _) => (false, POLICY.into(), ""),
     };
-    let decision = Decision { approved, by, reason: reason.into(), at, terms: Terms::Once, votes: Vec::new() };
+    let (votes, via) = (Vec::new(), "".into());
+    let decision = Decision { approved, by, reason: reason.into(), at, terms: Terms::Once, votes, via };
     vec![asked, RunEvent::Decided { turn: number, ordinal, approval, decision, verdict: Verdict::Nothing, at }]
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
 
 /// The decision of a run about a request.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are events, which a box would allocate")]
 pub(in crate::supervision::runs) enum Decided {
     /// It is already recorded: the record is the answer.
     Recorded,

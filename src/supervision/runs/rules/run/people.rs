@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::iter;
 
-use crate::messages::{Pending, Question, QuestionId, RequestId};
+use crate::messages::{Chain, Pending, Question, QuestionId, RequestId};
 
 use super::fold::Run;
 use super::record::{Once, OnceState, QuestionState, Record};
@@ -40,6 +40,13 @@ impl Run {
         let mut pending: Vec<Pending> = asked.chain(self.interrupts().map(Pending::Node)).chain(attention).collect();
         pending.sort_by_cached_key(Pending::rank);
         pending
+    }
+
+    /// The delegations that led to an open turn, those that led to the run first; of a turn that is not open, these alone.
+    #[must_use]
+    pub fn chain_of(&self, turn: u32) -> &Chain {
+        let open = self.turn(turn).map(|turn| &self.branch_of(turn).chain);
+        open.unwrap_or(&self.submission().chain)
     }
 
     /// The questions without an answer, in the order of their turns, including those about unknown outcomes. Expired questions

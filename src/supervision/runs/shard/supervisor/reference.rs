@@ -105,6 +105,7 @@ impl Voice {
             at,
             terms: Terms::Once,
             votes: Vec::new(),
+            via: "".into(),
         }
     }
 }
