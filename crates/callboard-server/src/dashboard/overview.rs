@@ -201,7 +201,7 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
     let can: Vec<&str> = responses.filter(|response| !["answer", "overwrite"].contains(response)).collect();
     let expires = item.expires_at.map(|at| (wait.map_or("Until", otherwise), at));
     html! {
-        li.item tabindex="-1" data-id=(id) data-can=[(can_decide && !can.is_empty()).then(|| can.join(" "))] {
+        li.item tabindex="-1" id=(id) data-id=(id) data-can=[(can_decide && !can.is_empty()).then(|| can.join(" "))] {
             div.head {
                 @if can_decide && !can.is_empty() { input.pick type="checkbox" data-pick aria-label="Select"; }
                 span.kind.(tone) { (kind) }
@@ -225,7 +225,7 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                     @if !about.chain.is_empty() { div { dt { "Chain" } dd { bdi { (word(&about.chain, MAX_TASK)) } } } }
                     @if about.tokens > 0 { div { dt { "So far" } dd { (used(about)) } } }
                 }
-                @if let Some(run) = item.run { div { dt { "Run" } dd { code { (short(run)) } } } }
+                @if let Some(run) = item.run { div { dt { "Run" } dd { a href={ "/runs/" (run) } { code { (short(run)) } } } } }
                 @if let Some(Pending::Approval(envelope)) = wait
                     && let Some(code) = Card::of(envelope).code() { div { dt { "Code" } dd { code { (code) } } } }
                 @match expires {
