@@ -42,7 +42,7 @@ pub(crate) fn line(wait: &Pending, now: Timestamp) -> (&'static str, String) {
         }
         Pending::Question(question) => {
             let expired = question.expires_at.map(|at| expired(at, "its turn continues without an answer"));
-            let text = brief(&dialog::text_of(question).replace('\n', " "), SHOWN);
+            let text = brief(&question.text().replace('\n', " "), SHOWN);
             ("question", format!("{} asks: {text}{}", question.agent, expired.unwrap_or_default()))
         }
         Pending::Node(interrupt) => ("node", format!("{} waits for a person", brief(&interrupt.node, SHOWN))),

@@ -22,6 +22,14 @@ pub struct Question {
 }
 
 impl Question {
+    /// Its text, without choices: the member `question` where it is an object with one, the text where it is one, and JSON otherwise.
+    /// Untrusted, as the agent wrote it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let text = self.question.get("question").and_then(serde_json::Value::as_str).or(self.question.as_str());
+        text.map_or_else(|| self.question.to_string(), str::to_owned)
+    }
+
     /// What a person types to have run again what may have run already ([`AskedOutcome`](super::AskedOutcome)): four hexadecimal digits of the hash of
     /// this question, so that nothing that was typed before it was shown can be meant. `None` for any other question.
     #[must_use]

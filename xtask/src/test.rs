@@ -130,6 +130,7 @@ impl Part {
             cargo.env("NEXTEST_TEST_THREADS", threads.to_string());
         }
         cargo.args(arguments).env("RUSTDOCFLAGS", "-D warnings").env(SKIPPED, &skipped.0);
+        cargo.envs(mcp_clients::axe().map(|file| ("CALLBOARD_AXE", file)));
         if cargo.status().is_ok_and(|status| status.success()) { PASSED } else { FAILED }
     }
 }

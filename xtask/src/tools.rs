@@ -16,6 +16,7 @@ pub(crate) const SCHEMATHESIS: &str = "schemathesis";
 pub(crate) fn provide() -> Vec<&'static str> {
     provide_strace();
     provide_chromium();
+    crate::mcp_clients::provide_axe();
     let mut lacks: Vec<&str> = COMMANDS
         .into_iter()
         .filter(|(package, command)| !provide_command(package, command))

@@ -27,19 +27,13 @@ pub(super) enum Decision {
     Leave,
 }
 
-/// The text of a question, without its choices.
-pub(crate) fn text_of(question: &Question) -> String {
-    let text = question.question.get("question").and_then(Value::as_str).or(question.question.as_str());
-    text.map_or_else(|| question.question.to_string(), str::to_owned)
-}
-
 /// A question as people see it: its text, its code if it has one, and its choices.
 pub(crate) fn shown(question: &Question) -> String {
     let choices = match question.question.get("question") {
         Some(Value::String(_)) => question.question.get("choices").and_then(Value::as_array),
         Some(_) | None => None,
     };
-    let lines: Vec<_> = text_of(question).split('\n').map(visible).collect();
+    let lines: Vec<_> = question.text().split('\n').map(visible).collect();
     let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), lines.join("\n  │ "));
     if let Some(code) = question.outcome_code() {
         // Its choices cannot be answered by number: one of them repeats an effect, and takes the code.

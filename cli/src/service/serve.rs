@@ -1,10 +1,11 @@
 //! `callboard serve`: a board that stays up, with the agents of a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -18,7 +19,7 @@ use callboard_agents::hide_from_programs;
 use callboard_channels::telegram::TelegramChannel;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
-use callboard_server::{AgentFiles, PagesAt, Server, Tls, TlsError};
+use callboard_server::{AgentFiles, DashboardError, PagesAt, Server, Tls, TlsError};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
@@ -48,6 +49,9 @@ use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
 use super::{telegram, webhooks};
 
+/// How often a server that starts looks whether the one before it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let mut signals = Signals::new()?;
@@ -68,8 +72,14 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let stores = arguments.choice.stores()?;
     check_none_runs(&stores).await?;
     let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, address, &error))?;
+    // A store that was opened beside a process that ends does not have the runs of that one back.
+    let has_served = stores.of_server("").exists();
+    let mut alone = if has_served { Some(wait_for_last(&stores, &mut signals).await?) } else { None };
     let store = stores.take_new(None).await?;
     let tokens = own_tokens::open(&stores)?;
+    if alone.is_none() {
+        alone = Some(wait_for_last(&stores, &mut signals).await?);
+    }
     tokens.owner_secret().map_err(own_tokens::failure)?;
     let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());
     let facts = base::open_if_there(&stores)?;
@@ -141,7 +151,10 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
             server = server.public_origin(origin).map_err(|error| Failure::failed(error.to_string()))?;
         }
         if let Some(at) = pages_at(address, tls.is_some(), settings.public_url.as_deref()) {
-            server = server.dashboard(&at).map_err(|error| Failure::new(Exit::Denied, error.to_string()))?;
+            server = server.dashboard(&at).map_err(|error| match error {
+                DashboardError::Kept(error) => own_tokens::failure(error),
+                error => Failure::failed(error.to_string()),
+            })?;
         }
         let listened = reachable.listen(&server, &name_of_service(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
@@ -173,6 +186,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         board.shutdown().await;
         spans.end().await;
         store.close_or_note().await;
+        drop(alone);
         served
     };
     tokio::select! {
@@ -268,6 +282,32 @@ async fn check_none_runs(stores: &Stores) -> Result<(), Failure> {
         Err(ClientError::Absent(_)) => Ok(()),
         Err(error) => Err(unanswered(&error)),
         Ok(_) => Err(runs_already(stores)),
+    }
+}
+
+/// Waits until a server that is stopping has ended: only then its runs are taken over. Others wait as long as the file is open.
+async fn wait_for_last(stores: &Stores, signals: &mut Signals) -> Result<File, Failure> {
+    let path = stores.of_server("serving.lock");
+    let failed = |error: &io::Error| Failure::file(error, format!("{} cannot be locked: {error}", shown_path(&path)));
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|error| failed(&error))?;
+    let mut has_waited = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
+        }
+        // It does not stop: it began at the same moment.
+        check_none_runs(stores).await?;
+        if !has_waited {
+            note("waiting until the server that is stopping has ended");
+            has_waited = true;
+        }
+        tokio::select! {
+            biased;
+            () = signals.next() => return Err(interrupted()),
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+        }
     }
 }
 

@@ -3,8 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod agents;
+#[path = "../../../tests/common/browser.rs"]
+#[allow(dead_code, reason = "it is used by the tests of the server too")]
+mod browser;
 mod config;
 mod conversations;
+#[cfg(unix)]
+mod dashboard;
 mod docs;
 mod inbox;
 mod invalid_agents;

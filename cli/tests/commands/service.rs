@@ -3,21 +3,21 @@
 #![cfg(unix)]
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::agents::searcher;
+use crate::support::agents::{add_python_agent, add_shell_agent, searcher};
 use crate::support::model::Model;
 use crate::support::project::Project;
 use crate::support::running::Running;
 use crate::support::serving::{Serving, sent};
-use crate::support::{ended, output_of, write};
+use crate::support::{Killed, ended, output_of, write};
 
 /// What a server answers to a query of facts.
 fn facts_of(serving: &Serving, project: &Project, query: &str) -> Value {
@@ -787,4 +787,41 @@ fn a_server_does_not_use_a_squatted_folder_of_sockets_or_a_store_of_a_newer_vers
     );
     fs::write(&format, text).unwrap();
     assert!(project.callboard(&["runs", "list", "--store", "data"]).out.contains("one"), "it is as it was");
+}
+
+/// Reads until there is this text.
+fn read_until(from: &mut impl Read, expected: &str) {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !String::from_utf8_lossy(&seen).contains(expected) {
+        assert!(from.read(&mut byte).unwrap() > 0, "{expected:?} is not in {}", String::from_utf8_lossy(&seen));
+        seen.extend(byte);
+    }
+}
+
+#[test]
+fn a_server_waits_for_the_one_that_is_stopping_and_takes_over_its_runs() {
+    let project = Project::new();
+    add_python_agent(
+        &project.folder,
+        "asks",
+        "tell(type=\"ask\", id=1, question=\"Which port?\")\nend(turn, hear()[\"value\"])\n",
+    );
+    // Its turn ends with its process: nobody writes to the second pipe.
+    add_shell_agent(&project.folder, "slow", "while turn; do echo > began; read more < never; done\n");
+    let [began, never] = ["began", "never"].map(|name| project.folder.path().join(name));
+    assert!(Command::new("mkfifo").args([&began, &never]).status().unwrap().success());
+    let mut first = Serving::start(&project);
+    for agent in ["slow", "asks"] {
+        assert_eq!(project.callboard(&["send", agent, "x"]).code, Some(0));
+    }
+    fs::read(&began).unwrap();
+    first.until("Which port?");
+    let stop = |process: &Child| kill_process(Pid::from_child(process), Signal::INT).unwrap();
+    stop(first.process.as_ref().unwrap());
+    first.until("stopping: turns that run have 10 s to end");
+    let mut second = Killed(project.command(&["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap());
+    read_until(second.0.stderr.as_mut().unwrap(), "waiting until the server that is stopping has ended");
+    stop(first.process.as_ref().unwrap());
+    first.process.take().unwrap().wait().unwrap();
+    read_until(second.0.stdout.as_mut().unwrap(), "1 waiting for you");
 }

@@ -66,7 +66,7 @@ pub(crate) fn outcome(decision: Option<&Decision>, here: Option<&str>) -> String
     }
     let verdict = match (&decision.terms, decision.approved) {
         (Terms::Run { until }, true) => format!("approved for this run until {}", minute(*until)),
-        (Terms::Edited { .. }, _) => "approved with other arguments".to_owned(),
+        (Terms::Edited { .. }, _) => "replaced with other arguments".to_owned(),
         (Terms::Once, true) => "approved".to_owned(),
         (Terms::Once | Terms::Run { .. }, false) => "denied".to_owned(),
     };

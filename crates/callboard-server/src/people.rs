@@ -82,7 +82,8 @@ pub(crate) async fn answer(
 ) -> Result<Json<Value>, Problem> {
     if let Some(Extension(sender)) = sender {
         let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default();
-        sender.decides(text("response"), text("reason"));
+        let for_run = body.get("for_run").and_then(Value::as_bool).unwrap_or_default();
+        sender.decides(recorded(text("response"), for_run), text("reason"));
     }
     let decided = serde_json::from_value(body).map_err(|error| Problem::bad(format!("the body: {error}")))?;
     if let Some(why) = (context.refuses_decisions)() {
@@ -146,6 +147,11 @@ pub(crate) async fn respond(
 
 /// How long the answer to a decision waits for the approval that it leads to.
 const REPLACED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the audit log has of a response.
+pub(crate) fn recorded(response: &str, for_run: bool) -> &str {
+    if for_run { "approve_for_run" } else { response }
+}
 
 /// What a decision makes of its approval.
 fn outcome(decision: &Decision) -> &'static str {

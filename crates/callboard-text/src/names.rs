@@ -1,6 +1,6 @@
 //! The rules of names, and the search for similar names.
 
-use super::visible::{is_unseen, quoted};
+use super::visible::{exact, is_unseen, quoted};
 
 /// Stands between the names of an agent that was made while a board runs and of who made it. No other name has it.
 pub const MADE_BY: char = '~';
@@ -228,6 +228,7 @@ pub fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> 
 }
 
 /// The first words of a text with letters that look like those of ASCII and are others: each with these as escapes, and what it looks like.
+/// Characters that [`exact`](super::exact) makes visible are not such letters.
 ///
 /// ```
 /// let found = callboard_text::disguised("delete \u{430}dmin.txt", 8);
@@ -236,7 +237,8 @@ pub fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> 
 /// ```
 pub fn disguised(text: &str, most: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_ascii()) {
+    let is_shown = |word: &&str| !word.is_ascii() && exact(word) == **word;
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(is_shown) {
         let (mut shown, mut seen) = (String::new(), String::new());
         for c in word.chars() {
             if c.is_ascii() {

@@ -94,9 +94,9 @@ fn head(envelope: &Envelope) -> String {
     let [agent, kind, target] = [envelope.agent.as_str(), &action.action, &action.target].map(field);
     let expires = envelope.expires_at;
     let code = Card::of(envelope).code().map_or_else(String::new, |code| format!("code      {code}\n"));
-    let deciders = deciders(envelope) + &disguised(envelope);
+    let (deciders, looks) = (deciders(envelope), disguised(envelope));
     format!(
-        "{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{deciders}{code}"
+        "{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{deciders}{code}{looks}"
     )
 }
 

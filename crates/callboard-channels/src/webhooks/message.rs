@@ -60,7 +60,7 @@ pub(super) fn decided(decision: &Decision, is_here: bool) -> String {
     let is_expired = &*decision.by == EXPIRY;
     let state = match &decision.terms {
         _ if is_expired => "expired",
-        Terms::Edited { .. } => "approved",
+        Terms::Edited { .. } => "replaced",
         Terms::Once | Terms::Run { .. } if decision.approved => "approved",
         Terms::Once | Terms::Run { .. } => "denied",
     };

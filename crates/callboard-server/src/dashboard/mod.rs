@@ -16,6 +16,7 @@ use crate::access::{Access, Entrance, Guard, authorize};
 use crate::context::Context;
 use crate::tokens::Scope;
 
+mod agents;
 mod assets;
 mod cookies;
 mod kept;
@@ -55,6 +56,7 @@ pub(crate) fn with_pages(
         .route("/parts/overview", get(pages::overview_part))
         .route("/parts/whole", get(pages::whole))
         .route("/parts/ended", get(pages::ended))
+        .route("/parts/agents", get(agents::part))
         .route("/parts/arguments", get(pages::arguments))
         .route("/parts/events", get(live::events))
         .route("/parts/run", get(run::part))
@@ -64,6 +66,7 @@ pub(crate) fn with_pages(
     router
         .merge(parts)
         .route("/", get(pages::overview))
+        .route("/agents", get(agents::page))
         .route("/runs", get(runs::page))
         .route("/runs/{id}", get(run::page))
         .route("/sign-in", get(pages::sign_in).post(sign_in::sign_in))

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use callboard::actors::approvals::Card;
-use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, RunId, Timestamp, visible_lines};
+use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, visible_lines};
 use callboard_text::{disguised, exact};
 use maud::{Markup, html};
 
+use super::run::texts::{short, shown_time};
 use crate::context::Context;
 use crate::inbox::{About, Deciding, Filter, Item, ItemKind, Page, difference};
 use crate::knowledge::reserved;
@@ -20,6 +21,9 @@ const MAX_TEXT: usize = 2_000;
 const MAX_TEXTS: usize = 5_000;
 /// The least bytes of the text of a row, when the others have used what all may have.
 const MIN_TEXT: usize = 200;
+/// The most lines of the text of a row, and how many of them are its last ones.
+const MAX_LINES: usize = 40;
+const END_LINES: usize = 10;
 /// The most characters of a word in a line, such as what an action is about.
 const MAX_WORD: usize = 160;
 /// The most characters of the task of a run.
@@ -74,7 +78,7 @@ pub(super) async fn overview(context: &Context, caller: &Caller, filter: Filter)
             }
         }
         @if refusal.is_none() && caller.scopes.contains(&Scope::Approve) { (batch()) (forms()) }
-        (nothing(own.first().map(String::as_str), !page.items.is_empty()))
+        (nothing(own.first().map(String::as_str), filter.is_set(), !page.items.is_empty()))
     })
 }
 
@@ -83,13 +87,14 @@ fn kinds(counts: &BTreeMap<ItemKind, usize>, filter: &Filter) -> Markup {
     let chosen = filter.kind();
     html! {
         nav.filters #filters aria-label="Kinds" {
-            @if counts.len() > 1 || chosen.is_some() {
-                a href="/" aria-current=[chosen.is_none().then_some("true")] { "All " (counts.values().sum::<usize>()) }
+            @if counts.len() > 1 || filter.is_set() {
+                a href="/" aria-current=[(!filter.is_set()).then_some("true")] { "All " (counts.values().sum::<usize>()) }
                 @for (kind, count) in counts {
                     a href={ "/?kind=" (kind.name()) } aria-current=[(chosen == Some(*kind)).then_some("true")] {
                         (self::kind(*kind).0) " " (count)
                     }
                 }
+                @if let Some(other) = filter.other() { span.dim { "only " (word(&other, MAX_TASK)) } }
             }
         }
     }
@@ -147,10 +152,14 @@ fn line(running: usize, waiting: usize, failed: usize) -> Markup {
 }
 
 /// What is shown where nothing waits.
-fn nothing(agent: Option<&str>, is_hidden: bool) -> Markup {
+fn nothing(agent: Option<&str>, is_filtered: bool, is_hidden: bool) -> Markup {
     html! {
         section.empty #empty hidden[is_hidden] {
             @match agent {
+                _ if is_filtered => {
+                    h2 { "None of this waits" }
+                    p { "Only a part of what waits is shown here. " a href="/" { "Show all" } }
+                }
                 Some(agent) => {
                     h2 { "Nothing waits for you" }
                     p { "What an agent asks, and what it may not do alone, appears here at once. To give one a task:" }
@@ -184,17 +193,59 @@ pub(super) fn arguments_to_edit(wait: &Pending) -> Option<String> {
 pub(super) fn whole(item: &Item, wait: Option<&Pending>) -> Markup {
     let text = wait.map_or_else(|| Some(item.what.clone()), text_of);
     let is_prose = wait.is_none_or(is_prose);
-    html! { @if let Some(text) = text { pre.text.prose[is_prose] dir="auto" { (text) } } }
+    html! {
+        @if let Some(Pending::Approval(envelope)) = wait && is_line_cut(envelope) {
+            pre.text dir="auto" { (exact(&envelope.action.action)) "\n" (exact(&envelope.action.target)) }
+        }
+        @if let Some(text) = text { pre.text.prose[is_prose] dir="auto" { (text) } }
+    }
+}
+
+/// Whether the line of an action does not have all of it.
+fn is_line_cut(envelope: &Envelope) -> bool {
+    let is_cut = |text: &str| text.chars().nth(MAX_WORD).is_some();
+    is_cut(&envelope.action.action) || is_cut(&envelope.action.target)
+}
+
+/// A text of which a page has the beginning and the end: what is deceptive could be at either.
+#[derive(Debug, PartialEq)]
+struct Shortened<'t> {
+    begin: &'t str,
+    /// How many characters are between.
+    left_out: usize,
+    end: &'t str,
+    /// How many bytes of the page it takes.
+    bytes: usize,
+}
+
+/// As much of a text as a page has in so many bytes, and in lines that are seen at once.
+fn shortened(text: &str, most: usize) -> Shortened<'_> {
+    let (whole, bytes) = beginning(text, most);
+    if whole.len() == text.len() && text.matches('\n').count() < MAX_LINES {
+        return Shortened { begin: text, left_out: 0, end: "", bytes };
+    }
+    let lines = text.match_indices('\n').nth(MAX_LINES - END_LINES - 1).map_or(text, |(at, _)| &text[..at]);
+    let (begin, of_begin) = beginning(lines, most - most / 4);
+    let rest = &text[begin.len()..];
+    let (mut of_end, mut breaks, mut at) = (0, 0, rest.len());
+    for (place, c) in rest.char_indices().rev() {
+        breaks += usize::from(c == '\n');
+        if of_end + width(c) > most / 4 || breaks == END_LINES {
+            break;
+        }
+        of_end += width(c);
+        at = place;
+    }
+    Shortened { begin, left_out: rest[..at].chars().count(), end: &rest[at..], bytes: of_begin + of_end }
 }
 
 /// An item as a row; `wait` is what its run waits for, if it does. `left` is how many bytes the texts of all rows may have yet.
 fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) -> Markup {
     let id = item.id.to_string();
-    let text = wait.and_then(text_of).map(|text| {
-        let (shown, bytes) = beginning(&text, MAX_TEXT.min(*left).max(MIN_TEXT));
-        *left = left.saturating_sub(bytes);
-        (text.chars().count() - shown.chars().count(), shown.to_owned())
-    });
+    let text = wait.and_then(text_of);
+    let text = text.as_deref().map(|text| shortened(text, MAX_TEXT.min(*left).max(MIN_TEXT)));
+    *left = left.saturating_sub(text.as_ref().map_or(0, |text| text.bytes));
+    let is_line_cut = matches!(wait, Some(Pending::Approval(envelope)) if is_line_cut(envelope));
     let (kind, tone) = kind(item.kind);
     let can_decide = may_decide && item.may_not.is_none();
     let responses = item.actions.iter().map(|action| action.response);
@@ -209,19 +260,23 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                 @if let Some(at) = item.since { (shown_time(at)) }
             }
             @if let Some(Pending::Approval(envelope)) = wait { (notes(envelope, left)) }
-            @if let Some((more, shown)) = &text {
-                pre.text.prose[wait.is_some_and(is_prose)] dir="auto" { (shown) }
-                @if *more > 0 {
-                    p.cut { (more) " more characters. " button.quiet type="button" data-whole { "Show all" } }
+            @if let Some(Shortened { begin, left_out, end, .. }) = &text {
+                @let is_prose = wait.is_some_and(is_prose);
+                div data-text {
+                    pre.text.prose[is_prose] dir="auto" { (begin) }
+                    @if *left_out > 0 || is_line_cut {
+                        p.cut {
+                            @if *left_out > 0 { (left_out) " more characters. " } @else { "The line above is cut. " }
+                            button.quiet type="button" data-whole { "Show all" }
+                        }
+                    }
+                    @if !end.is_empty() { pre.text.prose[is_prose] dir="auto" { (end) } }
                 }
             }
             dl.facts {
                 @if let Some(about) = &item.about {
                     div { dt { "Task" } dd { bdi { (word(&about.task, MAX_TASK)) } } }
                     @if let Some(from) = &about.from_agent { div { dt { "From" } dd { bdi { (word(from, MAX_WORD)) } } } }
-                }
-                @if let Some(about) = &item.about {
-                    @if let Some(from) = &about.from_agent { div { dt { "From" } dd { bdi { (word(from, MAX_TASK)) } } } }
                     @if !about.chain.is_empty() { div { dt { "Chain" } dd { bdi { (word(&about.chain, MAX_TASK)) } } } }
                     @if about.tokens > 0 { div { dt { "So far" } dd { (used(about)) } } }
                 }
@@ -362,7 +417,7 @@ fn what(wait: &Pending) -> Markup {
 fn text_of(wait: &Pending) -> Option<String> {
     match wait {
         Pending::Approval(envelope) => Some(arguments(envelope)),
-        Pending::Question(question) => Some(visible_lines(&question_of(question))),
+        Pending::Question(question) => Some(visible_lines(&question.text())),
         Pending::Node(Interrupt { input, .. }) => {
             Some(visible_lines(&serde_json::to_string_pretty(input.value()).unwrap_or_default()))
         }
@@ -383,11 +438,6 @@ fn arguments(envelope: &Envelope) -> String {
     let framed = Card::of(envelope).arguments();
     let lines = framed.lines().map(|line| line.strip_prefix("  │ ").unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-fn question_of(question: &Question) -> String {
-    let text = question.question.get("question").and_then(serde_json::Value::as_str).or(question.question.as_str());
-    text.map_or_else(|| question.question.to_string(), str::to_owned)
 }
 
 fn is_outcome(question: &Question) -> bool {
@@ -469,7 +519,17 @@ fn choices(question: &Question) -> Vec<&str> {
 fn word(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => exact(text),
-        Some((end, _)) => exact(&text[..end]) + "…",
+        Some((end, _)) => format!("{}… ({} more characters)", exact(&text[..end]), text[end..].chars().count()),
+    }
+}
+
+/// How many bytes of a page a character takes.
+const fn width(c: char) -> usize {
+    match c {
+        '"' => 6,
+        '&' => 5,
+        '<' | '>' => 4,
+        _ => c.len_utf8(),
     }
 }
 
@@ -477,28 +537,30 @@ fn word(text: &str, most: usize) -> String {
 fn beginning(text: &str, most: usize) -> (&str, usize) {
     let mut bytes = 0;
     for (at, c) in text.char_indices() {
-        let length = match c {
-            '"' => 6,
-            '&' => 5,
-            '<' | '>' => 4,
-            _ => c.len_utf8(),
-        };
-        if bytes + length > most {
+        if bytes + width(c) > most {
             return (&text[..at], bytes);
         }
-        bytes += length;
+        bytes += width(c);
     }
     (text, bytes)
 }
 
-/// The short id of a run.
-fn short(run: RunId) -> String {
-    let id = run.to_string();
-    format!("req-{}", id.rsplit('-').next().unwrap_or_default())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A time, which the script shows in the zone of the reader.
-fn shown_time(at: Timestamp) -> Markup {
-    let shown = at.to_string();
-    html! { time datetime=(shown) { (shown.get(..16).unwrap_or_default().replace('T', " ")) " UTC" } }
+    #[test]
+    fn a_text_is_cut_in_its_middle_and_the_end_of_it_is_seen() {
+        let all = Shortened { begin: "a\nb", left_out: 0, end: "", bytes: 3 };
+        assert_eq!(shortened("a\nb", 100), all);
+        let long = format!("{}END", "x".repeat(10_000));
+        let shown = shortened(&long, 1_000);
+        assert_eq!((shown.begin.len(), shown.left_out, shown.bytes), (750, 10_003 - 1_000, 1_000));
+        assert!(shown.end.ends_with("xEND"));
+        let lines = format!("echo\n{}rm -rf /", "\n".repeat(60));
+        let shown = shortened(&lines, 1_000);
+        assert!(shown.end.ends_with("\nrm -rf /") && shown.left_out > 10, "{shown:?}");
+        let quotes = "\"".repeat(1_000);
+        assert!(shortened(&quotes, 600).bytes <= 600);
+    }
 }

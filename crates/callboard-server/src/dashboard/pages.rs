@@ -51,7 +51,7 @@ pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup
                         a.name href="/" { "callboard" }
                         @if let Some(reader) = reader {
                             nav aria-label="Pages" {
-                                @for (page, path) in [("Overview", "/"), ("Runs", "/runs")] {
+                                @for (page, path) in [("Overview", "/"), ("Runs", "/runs"), ("Agents", "/agents")] {
                                     a href=(path) aria-current=[(page == title).then_some("page")] { (page) }
                                 }
                             }
@@ -110,7 +110,14 @@ pub(super) async fn overview(State(context): Shared, request: Request) -> Respon
     let shown = async { overview::overview(&context, &caller, Filter::of_query(query.as_deref())?).await };
     let contents = match shown.await {
         Ok(contents) => contents,
-        Err(problem) => html! { h1 { "The overview cannot be read" } p { (problem.detail) } },
+        Err(problem) => {
+            let contents = html! {
+                h1 { "The overview cannot be shown" }
+                p { (problem.detail) }
+                p { a href="/" { "The whole overview" } }
+            };
+            return page(problem.code.status(), framed("Overview", Some(&reader), &contents));
+        }
     };
     let part = query.map_or_else(|| PART.to_owned(), |query| format!("{PART}?{query}"));
     page(

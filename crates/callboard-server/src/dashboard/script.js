@@ -73,7 +73,7 @@ const showTimes = (within) => {
 // ---- Decisions
 
 const DONE = {
-  approve: "Approved", deny: "Denied", edit: "Approved with other arguments", answer: "Answered", resume: "Continued",
+  approve: "Approved", deny: "Denied", edit: "Replaced with other arguments", answer: "Answered", resume: "Continued",
   restart: "Started again", retry: "Tried again", drop: "Dropped", overwrite: "Written over", read_again: "Read again",
 };
 
@@ -87,6 +87,9 @@ const finish = (item, state, text) => {
   item.classList.add(state);
   find(".result", item).textContent = text;
   if (state === "wrong") return;
+  delete item.dataset.unknown;
+  // Who had decided until then.
+  if (state !== "voted") for (const part of all(".deciders, .standing", item)) part.remove();
   if (item.matches(":hover")) {
     // What is below does not move under the pointer.
     item.style.minHeight = `${item.offsetHeight}px`;
@@ -103,6 +106,8 @@ const finish = (item, state, text) => {
 const isOver = (item) => item.matches(".done, .denied, .gone, [data-sent]");
 
 const show = (item, response, reason, result) => {
+  // It is known with the next part of the page.
+  if (result.problem?.status === 0) item.dataset.unknown = "";
   // Somebody was first, or it no longer waits.
   if (result.problem) return finish(item, [404, 409].includes(result.problem.status) ? "gone" : "wrong", inZone(result.problem.detail));
   const missing = result.missing ?? 0;
@@ -235,8 +240,7 @@ document.addEventListener("click", async (event) => {
     const answer = await read(`/parts/whole?id=${encodeURIComponent(item.dataset.id)}`).catch(() => null);
     if (!answer?.ok) return;
     const text = fragment(await answer.text());
-    find("pre.text", item).replaceWith(find("pre.text", text));
-    button.closest(".cut").remove();
+    button.closest("[data-text]").replaceChildren(...all("pre.text", text).map((part) => document.adoptNode(part)));
   }
 });
 
@@ -273,6 +277,10 @@ const ended = async (item) => {
 
 // Shows who has decided since about an item, and whether its reader still does.
 const renew = (item, other) => {
+  if (item.dataset.unknown !== undefined) {
+    delete item.dataset.unknown;
+    finish(item, "wrong", "The server had not answered, and this still waits: decide again.");
+  }
   for (const part of [".deciders", ".standing"]) {
     const [own, now] = [find(part, item), find(part, other)];
     if (own && now && own.innerHTML !== now.innerHTML) own.replaceWith(document.adoptNode(now));

@@ -116,7 +116,8 @@ async fn one(
     OfItem { id, response, more: mut decision }: OfItem,
 ) -> Value {
     let reason = decision.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let sender = sender.of_decision(&response, &reason);
+    let for_run = decision.get("for_run").and_then(Value::as_bool).unwrap_or_default();
+    let sender = sender.of_decision(people::recorded(&response, for_run), &reason);
     let (audit, from) = (Arc::clone(&context.audit), peer.as_ref().map(|peer| Arc::clone(&peer.shown)));
     let entry = Entry::begin(audit, context.now(), (sender, from), "POST", &format!("/v1/inbox/{id}"));
     if !TAKE_REASONS.contains(&&*response) {

@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard::messages::{
-    AgentName, Deciders, Envelope, Interrupt, OpenFailure, Pending, PendingId, Question, RunId, Timestamp, TurnId,
-    Vote, visible,
+    AgentName, Deciders, Envelope, Interrupt, OpenFailure, Pending, PendingId, RunId, Timestamp, TurnId, Vote, visible,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -287,7 +286,7 @@ impl Item {
                 let answer = if is_unknown { "--as-json '{\"done\": RESULT}'" } else { "TEXT" };
                 let actions = vec![action("answer", format!("answer {id} {answer}"))];
                 let agent = Some(question.agent.as_str());
-                (kind, agent, text_of(question), Some(question.asked_at), otherwise, actions)
+                (kind, agent, format!("asks: {}", question.text()), Some(question.asked_at), otherwise, actions)
             }
             Pending::Node(Interrupt { node, agent, .. }) => (
                 ItemKind::Node,
@@ -428,13 +427,6 @@ pub(super) fn in_order(items: &mut [Item]) {
         let is_failure = matches!(item.kind, ItemKind::Conflict | ItemKind::DeadLetter);
         (item.kind, is_failure.then_some(Reverse(item.since)))
     });
-}
-
-/// The text of a question, without its choices.
-fn text_of(question: &Question) -> String {
-    let text = question.question.get("question").and_then(Value::as_str).or(question.question.as_str());
-    let text = text.map_or_else(|| question.question.to_string(), str::to_owned);
-    format!("asks: {text}")
 }
 
 /// A text in one line without control characters, and how many characters of it are left out.

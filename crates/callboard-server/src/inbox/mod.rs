@@ -58,14 +58,30 @@ impl Filter {
             && self.run.is_none_or(|run| item.run == Some(run))
     }
 
-    /// The filter that the query of a page has.
+    /// The filter that the query of a page has. What others add to an address is not in it.
     ///
     /// # Errors
-    /// As [`Filter::read`], and keys that are none of a filter.
+    /// As [`Filter::read`].
     #[cfg(feature = "dashboard")]
     pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
-        let [kind, agent, run] = query::values(query, ["kind", "agent", "run"])?;
-        Self::read(kind.as_deref(), agent.map(Into::into), run.as_deref())
+        let value = |wanted: &str| {
+            let mut pairs = query::pairs(query.unwrap_or_default());
+            pairs.find(|(name, value)| name == wanted && !value.is_empty()).map(|(_, value)| value.into_owned())
+        };
+        Self::read(value("kind").as_deref(), value("agent"), value("run").as_deref())
+    }
+
+    /// Whether it leaves anything out.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn is_set(&self) -> bool {
+        self.kind.is_some() || self.other().is_some()
+    }
+
+    /// The agent or the run that alone is asked for, in words.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn other(&self) -> Option<String> {
+        let agent = self.agent.as_ref().map(|agent| format!("the agent {agent}"));
+        agent.or_else(|| self.run.map(|run| format!("the run {run}")))
     }
 
     /// The kind that alone is asked for.

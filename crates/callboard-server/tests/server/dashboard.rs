@@ -156,6 +156,12 @@ impl Pages {
         Browser { cookie, csrf }
     }
 
+    /// Signs in by a new token with these scopes.
+    pub(crate) async fn sign_in_as<const N: usize>(&self, token: &str, scopes: [Scope; N]) -> Browser {
+        self.tokens.add(TokenSpec::new(token, scopes)).unwrap();
+        self.sign_in(&json!({ "token": token })).await
+    }
+
     /// Reads as a page of the browser does.
     pub(crate) async fn get(&self, browser: &Browser, path: &str) -> Response {
         self.send("GET", path, &[("Cookie", &browser.cookie), ("Sec-Fetch-Site", "same-origin")], &Value::Null).await

@@ -510,6 +510,45 @@ fn a_phone_shows_the_overview_without_scrolling_sideways() {
     served.end();
 }
 
+/// What the rules of accessibility find in the page.
+fn violations(browser: &mut Browser, rules: &str) -> Value {
+    browser.value(rules);
+    browser.value(
+        "axe.run(document).then(({ violations, passes }) =>
+           passes.length < 10 ? `only ${passes.length} rules apply` :
+           JSON.stringify(violations.map(({ id, nodes }) => [id, nodes[0].html])))",
+    )
+}
+
+#[test]
+fn pages_have_no_violation_of_accessibility() {
+    let Some(rules) = std::env::var_os("CALLBOARD_AXE") else { return skip("there is no axe-core") };
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let rules = format!("{};0", std::fs::read_to_string(rules).unwrap());
+    let served = Served::start();
+    served.submit("coder", "m\u{430}in.rs");
+    served.submit("several", "two");
+    let run = served.submit("asker", "Which port?");
+    sign_in(&mut browser, &served.link());
+    let origin = overview_of(&served);
+    for scheme in ["light", "dark"] {
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        browser.asks("Emulation.setEmulatedMedia", media);
+        for path in ["", "runs", &format!("runs/{}", run.id()), "sign-in"] {
+            browser.opens(&format!("{origin}{path}"));
+            if path.is_empty() {
+                until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+                click(&mut browser, "Deny …");
+                browser.value("document.querySelector('[data-pick]').click()");
+            }
+            assert_eq!(violations(&mut browser, &rules), "[]", "{scheme} {path}");
+        }
+        let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 1, "mobile": true });
+        browser.asks("Emulation.setDeviceMetricsOverride", phone);
+    }
+    served.end();
+}
+
 #[test]
 fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };

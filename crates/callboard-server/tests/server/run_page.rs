@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use callboard::Builder;
-use callboard::messages::Schema;
+use callboard::messages::{Backoff, Schema};
 use callboard::prelude::*;
-use callboard_server::PagesAt;
+use callboard_server::{PagesAt, Scope};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -179,5 +179,39 @@ async fn a_run_of_many_events_has_a_small_page_with_links_to_earlier_ones() {
     let (_, earlier) =
         text(&pages, &browser, &format!("{path}?events_before={}", link.split('#').next().unwrap())).await;
     assert!(!page.contains("notice 99950<") && earlier.contains("notice 99950<"), "{link}");
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn agents_have_a_page_with_their_breakers_and_who_has_failed_is_named_to_admins_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let unlucky = AgentSpec::new("unlucky", |_: Turn| async { panic!("out of luck <b>") });
+    let moody = AgentSpec::new("moody", |_: Turn| async { Err::<Command, _>(TurnError::transient("no ink")) });
+    let builder = Callboard::builder()
+        .with(unlucky.restarts(0, Duration::from_secs(60)))
+        .with(moody)
+        .backoff(Backoff { first: Duration::from_millis(1), max: Duration::from_millis(1) });
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    let owner = pages.sign_in(&json!({})).await;
+    let reader = pages.sign_in_as("reader", [Scope::Read]).await;
+    pages.board.submit(Task::new("x").to("unlucky")).await.unwrap().result().await.unwrap();
+    for _ in 0..3 {
+        pages.board.submit(Task::new("x").to("moody")).await.unwrap().result().await.unwrap();
+    }
+    for path in ["/agents", "/parts/agents"] {
+        let (status, shown) = text(&pages, &owner, path).await;
+        assert_eq!(status, 200);
+        for part in [
+            "breaker open: it gets no turns until its cooldown is over · 3 failures in a row · the last <time",
+            "href=\"/#agent:unlucky\"",
+            "out of luck &lt;b&gt;",
+            "Supervision tree",
+        ] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        let (_, shown) = text(&pages, &reader, path).await;
+        assert!(shown.contains("breaker open"), "{shown}");
+        assert!(!shown.contains("out of luck") && !shown.contains("Supervision tree"), "{shown}");
+    }
     pages.end().await;
 }
