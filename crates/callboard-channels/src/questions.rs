@@ -109,6 +109,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     }
 
     /// Adds data to a question.
+    #[cfg(feature = "webhooks")]
     pub(crate) fn add_data(&mut self, id: ApprovalId, data: String, of: D) {
         if let Some(question) = self.questions.get_mut(&id) {
             question.data.insert(data, of);
@@ -136,6 +137,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     }
 
     /// Forgets the messages in places that are no more.
+    #[cfg(feature = "webhooks")]
     pub(crate) fn retain_places(&mut self, is_there: impl Fn(&P) -> bool) {
         for question in self.questions.values_mut() {
             question.sent.retain(|place, _| is_there(place));
@@ -144,6 +146,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     }
 
     /// Forgets all messages, and the questions that this process was not asked about.
+    #[cfg(feature = "telegram")]
     pub(crate) fn forget_sent(&mut self) {
         self.questions.retain(|_, question| question.is_asked);
         for question in self.questions.values_mut() {
