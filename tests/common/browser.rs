@@ -123,6 +123,18 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
+    /// Waits until an expression is true, in a page that stays open.
+    pub(crate) fn sees(&mut self, expression: &str) {
+        let waited = format!(
+            "new Promise((resolve) => {{
+               const look = () => {{ if ({expression}) resolve(true); else setTimeout(look, 10); }};
+               setTimeout(() => resolve(document.body.innerText), 60000);
+               look();
+             }})"
+        );
+        assert_eq!(self.value(&waited), json!(true), "{expression}");
+    }
+
     /// What the console was sent by the browser, such as what a policy has kept from being loaded, and errors of scripts.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let complaints = ["Log.entryAdded", "Runtime.exceptionThrown", "Page.javascriptDialogOpening"];

@@ -1,7 +1,5 @@
 //! The pages of `callboard serve` in a browser, with a server that is killed.
 
-use serde_json::json;
-
 use crate::browser::Browser;
 use crate::skipping::skip;
 use crate::support::agents::add_python_agent;
@@ -12,18 +10,6 @@ const ASKS: &str = r#"
 tell(type="ask", id=1, question="Which port?")
 end(turn, hear()["value"])
 "#;
-
-/// Waits until an expression is true, in a page that stays open.
-fn until(browser: &mut Browser, expression: &str) {
-    let waited = format!(
-        "new Promise((resolve) => {{
-           const look = () => {{ if ({expression}) resolve(true); else setTimeout(look, 20); }};
-           setTimeout(() => resolve(document.body.innerText), 60000);
-           look();
-         }})"
-    );
-    assert_eq!(browser.value(&waited), json!(true), "{expression}");
-}
 
 #[test]
 fn a_run_is_watched_on_its_page_while_the_server_is_killed_and_comes_back() {
@@ -39,17 +25,17 @@ fn a_run_is_watched_on_its_page_while_the_server_is_killed_and_comes_back() {
     browser.opens(&format!("{}/runs", link.split_once("/sign-in").unwrap().0));
     browser.value("document.querySelector('.runs a.task').click()");
     browser.until("Page.loadEventFired");
-    until(&mut browser, "document.querySelector('#run-state')?.textContent === 'Live'");
+    browser.sees("document.querySelector('#run-state')?.textContent === 'Live'");
     let badge = "document.querySelector('.under .kind')?.textContent";
-    until(&mut browser, &format!("{badge} === 'Waits for an answer'"));
+    browser.sees(&format!("{badge} === 'Waits for an answer'"));
 
     // It is killed, as by the system.
     drop(serving);
-    until(&mut browser, "document.querySelector('#run-state').textContent.startsWith('Not connected')");
+    browser.sees("document.querySelector('#run-state').textContent.startsWith('Not connected')");
     let _serving = Serving::start_with(&project, &["--listen", &address]);
-    until(&mut browser, "document.querySelector('#run-state').textContent === 'Live'");
+    browser.sees("document.querySelector('#run-state').textContent === 'Live'");
     let answered = project.callboard(&["answer", &run, "8080"]);
     assert_eq!(answered.code, Some(0), "{}", answered.error);
-    until(&mut browser, &format!("{badge} === 'Finished'"));
-    until(&mut browser, "document.querySelector('main').innerText.includes('8080')");
+    browser.sees(&format!("{badge} === 'Finished'"));
+    browser.sees("document.querySelector('main').innerText.includes('8080')");
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../../../../tests/common/browser.rs"]
+#[allow(dead_code, reason = "it is used by the tests of the server too")]
 mod browser;
 #[path = "../../../../tests/campaigns/mod.rs"]
 mod campaigns;

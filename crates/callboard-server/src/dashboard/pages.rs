@@ -12,7 +12,7 @@ use super::assets::{ICON, RUN_SCRIPT, RUN_STYLE, SCRIPT, STYLE};
 use super::state::Dashboard;
 use super::{overview, sessions, sign_in as signing};
 use crate::context::{Context, Shared};
-use crate::inbox::{Filter, closed, no_longer};
+use crate::inbox::{Filter, Gathered, closed, no_longer};
 use crate::problem::Problem;
 use crate::query;
 use crate::tokens::{Caller, Scope};
@@ -135,15 +135,20 @@ pub(super) async fn overview_part(
     Ok(page(StatusCode::OK, overview::overview(&context, &caller, Filter::of_query(query.as_deref())?).await?))
 }
 
+/// The id that a query names, and what waits.
+async fn asked(context: &Context, caller: &Caller, query: Option<&str>) -> Result<(String, Gathered), Problem> {
+    let [id] = query::values(query, ["id"])?;
+    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
+    Ok((id.into_owned(), context.inbox_sources().gather().await?.seen_by(caller)))
+}
+
 /// All of the text of something that waits, of which the overview has the beginning.
 pub(super) async fn whole(
     State(context): Shared,
     RawQuery(query): RawQuery,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
-    let [id] = query::values(query.as_deref(), ["id"])?;
-    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
-    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
+    let (id, gathered) = asked(&context, &caller, query.as_deref()).await?;
     match gathered.items.iter().find(|item| item.id.to_string() == id) {
         Some(item) => Ok(page(StatusCode::OK, overview::whole(item, gathered.pending_of(item)))),
         None => Err(no_longer(&context, &id).await),
@@ -156,9 +161,7 @@ pub(super) async fn ended(
     RawQuery(query): RawQuery,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Problem> {
-    let [id] = query::values(query.as_deref(), ["id"])?;
-    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
-    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
+    let (id, gathered) = asked(&context, &caller, query.as_deref()).await?;
     let waits = gathered.items.iter().any(|item| item.id.to_string() == id);
     let how = if waits { None } else { closed(&context, &id).await };
     Ok(Json(json!({ "waits": waits, "how": how })))
@@ -170,9 +173,7 @@ pub(super) async fn arguments(
     RawQuery(query): RawQuery,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
-    let [id] = query::values(query.as_deref(), ["id"])?;
-    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
-    let gathered = context.inbox_sources().gather().await?.seen_by(&caller);
+    let (id, gathered) = asked(&context, &caller, query.as_deref()).await?;
     let item = gathered.items.iter().find(|item| item.id.to_string() == id);
     let text = item.and_then(|item| overview::arguments_to_edit(gathered.pending_of(item)?));
     match text {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callboard::Callboard;
-use callboard::messages::{Pending, PendingId, RunEvent, RunId, Timestamp, Verdict, visible};
+use callboard::messages::{Pending, PendingId, RunEvent, RunId, Timestamp, Verdict};
 use callboard::supervision::runs::Run;
+use callboard_text::cut;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
@@ -13,8 +14,6 @@ use super::item::{About, Item, ItemId};
 
 /// How many runs are read at a time.
 const READERS: usize = 16;
-/// The longest chain that is shown, in characters.
-const MAX_CHAIN: usize = 300;
 /// How many items are remembered; more are read each time.
 const REMEMBERED: usize = 2_000;
 
@@ -69,7 +68,7 @@ async fn about(board: &Callboard, run: RunId, item: &Item) -> Option<About> {
     };
     let (chain, used) = (fold.chain_of(turn_of(&item.id, &fold)).to_string(), fold.metrics().usage);
     Some(About {
-        chain: visible(&chain).chars().take(MAX_CHAIN).collect(),
+        chain: cut(&chain),
         tokens: used.total(),
         cost: used.cost.dollars(),
         task: task.body.to_string(),

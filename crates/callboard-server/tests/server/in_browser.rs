@@ -106,18 +106,6 @@ impl Served {
     }
 }
 
-/// Waits until an expression is true, in a page that stays open.
-fn until(browser: &mut Browser, expression: &str) {
-    let waited = format!(
-        "new Promise((resolve) => {{
-           const look = () => {{ if ({expression}) resolve(true); else setTimeout(look, 10); }};
-           setTimeout(() => resolve(document.body.innerText), 60000);
-           look();
-         }})"
-    );
-    assert_eq!(browser.value(&waited), json!(true), "{expression}");
-}
-
 /// Presses a key that types nothing, or what `text` is.
 fn press(browser: &mut Browser, key: &str, code: u32, text: &str) {
     for kind in ["keyDown", "keyUp"] {
@@ -136,7 +124,7 @@ fn sign_in(browser: &mut Browser, link: &str) {
     browser.opens(link);
     // The page of the link opens the overview.
     browser.until("Page.loadEventFired");
-    until(browser, "document.querySelector('#state')?.textContent === 'Live'");
+    browser.sees("document.querySelector('#state')?.textContent === 'Live'");
 }
 
 /// Writes a picture of the page, where the variable CALLBOARD_PICTURES names a folder.
@@ -172,7 +160,7 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
 
     // It appears without a reload.
     let run = served.submit("coder", "notes.txt");
-    until(&mut browser, "document.querySelectorAll('.item').length === 1");
+    browser.sees("document.querySelectorAll('.item').length === 1");
     assert_eq!(
         browser.value("document.querySelector('h1').textContent"),
         "5 agents running · 1 waiting for you · 0 failed"
@@ -182,36 +170,36 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     assert_eq!(browser.value("document.activeElement.className"), "item");
     tab_to(&mut browser, "Approve");
     enter(&mut browser);
-    until(&mut browser, "document.querySelector('.item.done')");
+    browser.sees("document.querySelector('.item.done')");
     let result = browser.value("document.querySelector('.item .result').textContent");
     assert!(result.as_str().unwrap().starts_with("Approved by owner · "), "{result}");
     assert_eq!(served.runtime.block_on(run.result()).unwrap().output, "notes.txt");
 
     // One that somebody else decides, while the page shows it.
     served.submit("coder", "other.txt");
-    until(&mut browser, "document.querySelectorAll('.item').length === 2");
+    browser.sees("document.querySelectorAll('.item').length === 2");
     let asked = served.runtime.block_on(served.board.people().pending());
     served.runtime.block_on(served.board.people().answer(&asked[0], Response::Approve, "ben")).unwrap();
-    until(&mut browser, "document.querySelector('.item.gone')");
+    browser.sees("document.querySelector('.item.gone')");
     let result = browser.value("document.querySelector('.item.gone .result').textContent");
     assert!(result.as_str().unwrap().starts_with("Approved by ben at "), "{result}");
 
     // A reason is typed, and a question is answered.
     let denied = served.submit("coder", "third.txt");
     let answered = served.submit("asker", "Which port?");
-    until(&mut browser, "document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 2");
+    browser.sees("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 2");
     tab_to(&mut browser, "Deny …");
     enter(&mut browser);
     browser.types("not today");
     enter(&mut browser);
-    until(&mut browser, "document.querySelectorAll('.item.denied').length === 1");
+    browser.sees("document.querySelectorAll('.item.denied').length === 1");
     let result = browser.value("document.querySelector('.item.denied .result').textContent");
     assert!(result.as_str().unwrap().ends_with(" · “not today”"), "{result}");
     assert!(format!("{:?}", served.runtime.block_on(denied.result())).contains("not today"));
     browser.value("document.querySelector('textarea').focus()");
     browser.types("8080");
     enter(&mut browser);
-    until(&mut browser, "document.querySelectorAll('.item.done').length === 2");
+    browser.sees("document.querySelectorAll('.item.done').length === 2");
     assert_eq!(served.runtime.block_on(answered.result()).unwrap().output, "8080");
 
     tab_to(&mut browser, "Sign out");
@@ -222,7 +210,7 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     assert_eq!(browser.value("document.querySelector('h1').textContent"), "Sign in");
     // The link was used.
     browser.opens(&link);
-    until(&mut browser, "document.querySelector('[data-status]').textContent.includes('was used')");
+    browser.sees("document.querySelector('[data-status]').textContent.includes('was used')");
     served.end();
 }
 
@@ -247,7 +235,7 @@ fn several_items_are_decided_at_a_time_and_those_of_one_kind_are_shown_alone() {
     sign_in(&mut browser, &served.link());
     let runs = ["a.txt", "b.txt", "c.txt"].map(|file| served.submit("coder", file));
     served.submit("asker", "Which port?");
-    until(&mut browser, &format!("{OPEN} === 4"));
+    browser.sees(&format!("{OPEN} === 4"));
     assert_eq!(browser.value("document.querySelector('#filters').innerText"), "All 4\nApproval 3\nQuestion 1");
     browser.value("document.querySelector('[data-pick]').click()");
     assert_eq!(browser.value("document.querySelector('#batch span').textContent"), "1 selected");
@@ -256,7 +244,7 @@ fn several_items_are_decided_at_a_time_and_those_of_one_kind_are_shown_alone() {
     picture(&mut browser, "batch");
     browser.value("document.querySelector('#batch input').value = 'not on a Friday'");
     click(&mut browser, "Deny");
-    until(&mut browser, &format!("{OPEN} === 1"));
+    browser.sees(&format!("{OPEN} === 1"));
     for run in runs {
         assert!(format!("{:?}", served.runtime.block_on(run.result())).contains("not on a Friday"));
     }
@@ -265,11 +253,11 @@ fn several_items_are_decided_at_a_time_and_those_of_one_kind_are_shown_alone() {
     let of_one_kind = overview_of(&served) + "?kind=question";
     served.submit("coder", "d.txt");
     browser.opens(&of_one_kind);
-    until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+    browser.sees("document.querySelector('#state')?.textContent === 'Live'");
     assert_eq!(browser.value(ROWS), json!(["asker asks"]));
     served.submit("coder", "e.txt");
     served.submit("asker", "Which host?");
-    until(&mut browser, &format!("{OPEN} === 2"));
+    browser.sees(&format!("{OPEN} === 2"));
     assert!(browser.value("document.querySelector('h1').textContent").as_str().unwrap().contains("4 waiting"));
     served.end();
 }
@@ -281,9 +269,9 @@ fn an_action_is_approved_with_other_arguments_and_for_its_run() {
     sign_in(&mut browser, &served.link());
     // A number that JavaScript cannot hold, and a character that does not show.
     let edited = served.submit("exact", "x");
-    until(&mut browser, &format!("{OPEN} === 1"));
+    browser.sees(&format!("{OPEN} === 1"));
     click(&mut browser, "Edit …");
-    until(&mut browser, "document.querySelector('textarea')?.value");
+    browser.sees("document.querySelector('textarea')?.value");
     assert_eq!(
         browser.value("document.querySelector('textarea').value"),
         "{\n  \"path\": \"a\\u202eb\",\n  \"size\": 12345678901234567890\n}"
@@ -291,17 +279,17 @@ fn an_action_is_approved_with_other_arguments_and_for_its_run() {
     picture(&mut browser, "edit");
     browser.value("document.querySelector('textarea').value = '{'");
     click(&mut browser, "Approve these");
-    until(&mut browser, "document.querySelector('.item.wrong .result')?.textContent.startsWith('This is no JSON')");
+    browser.sees("document.querySelector('.item.wrong .result')?.textContent.startsWith('This is no JSON')");
     browser.value("document.querySelector('textarea').value = '{\"path\": \"c\", \"size\": 12345678901234567891}'");
     click(&mut browser, "Approve these");
-    until(&mut browser, "document.querySelector('.item.done')");
+    browser.sees("document.querySelector('.item.done')");
     let result = served.runtime.block_on(edited.result()).unwrap().output;
     assert_eq!(result.value(), &json!({ "path": "c", "size": 12_345_678_901_234_567_891_u64 }));
 
     let twice = served.submit("twice", "x");
-    until(&mut browser, &format!("{OPEN} === 1"));
+    browser.sees(&format!("{OPEN} === 1"));
     click(&mut browser, "Approve for this run");
-    until(&mut browser, &format!("{OPEN} === 0"));
+    browser.sees(&format!("{OPEN} === 0"));
     assert_eq!(served.runtime.block_on(twice.result()).unwrap().output, 2);
     served.end();
 }
@@ -314,34 +302,31 @@ fn a_page_says_who_has_approved_while_others_decide_and_who_may_not() {
     let people = served.board.people();
     let deciders = "document.querySelector('.item:last-of-type .deciders').textContent";
     let run = served.submit("several", "two");
-    until(&mut browser, &format!("{OPEN} === 1"));
+    browser.sees(&format!("{OPEN} === 1"));
     assert_eq!(browser.value(deciders), "Decided by 2 of ops");
     let id = served.runtime.block_on(run.next_pending()).unwrap().unwrap().id();
     served.runtime.block_on(people.answer(id, Response::Approve, "ben")).unwrap();
-    until(&mut browser, &format!("{deciders}.includes('approved by ben')"));
+    browser.sees(&format!("{deciders}.includes('approved by ben')"));
     assert!(browser.value(deciders).as_str().unwrap().ends_with(" · 1 more has to approve"));
     picture(&mut browser, "votes");
     click(&mut browser, "Approve");
-    until(&mut browser, "document.querySelector('.item.done')");
+    browser.sees("document.querySelector('.item.done')");
     served.runtime.block_on(run.result()).unwrap();
 
     // Its reader has approved, and then somebody else denies.
     let run = served.submit("several", "two");
-    until(&mut browser, &format!("{OPEN} === 1"));
+    browser.sees(&format!("{OPEN} === 1"));
     click(&mut browser, "Approve");
-    until(
-        &mut browser,
-        "document.querySelector('.item.voted .result')?.textContent.includes('1 more person has to approve')",
-    );
+    browser.sees("document.querySelector('.item.voted .result')?.textContent.includes('1 more person has to approve')");
     let id = served.runtime.block_on(run.next_pending()).unwrap().unwrap().id();
     let denial = Response::Deny { reason: "not now".to_owned() };
     served.runtime.block_on(people.via("telegram").answer(id, denial, "ben")).unwrap();
-    until(&mut browser, "document.querySelector('.item.gone .result')?.textContent.startsWith('Denied by ben at ')");
+    browser.sees("document.querySelector('.item.gone .result')?.textContent.startsWith('Denied by ben at ')");
     let result = browser.value("document.querySelector('.item.gone .result').textContent");
     assert!(result.as_str().unwrap().ends_with(" (telegram): not now"), "{result}");
 
     served.submit("several", "others");
-    until(&mut browser, &format!("{OPEN} === 1"));
+    browser.sees(&format!("{OPEN} === 1"));
     let row = "document.querySelector('.item:not(.done, .denied, .gone)')";
     let standing = browser.value(&format!("{row}.querySelector('.standing').textContent"));
     assert_eq!(standing, "You do not decide this: people of others decide about it, and owner is not one of them");
@@ -439,10 +424,8 @@ fn hostile_texts_of_agents_are_text_and_run_nothing() {
             served.submit(if at % 2 == 0 { "asker" } else { "coder" }, text);
         }
         // Appended by the script, and written by the server.
-        until(
-            &mut browser,
-            &format!("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === {}", some.len()),
-        );
+        browser
+            .sees(&format!("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === {}", some.len()));
         for _ in 0..2 {
             let found = browser.value(elements);
             for element in found.as_array().unwrap() {
@@ -464,14 +447,14 @@ fn hostile_texts_of_agents_are_text_and_run_nothing() {
                 "in chunk {number}"
             );
             browser.opens(&overview_of(&served));
-            until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+            browser.sees("document.querySelector('#state')?.textContent === 'Live'");
         }
         for wait in served.runtime.block_on(served.board.people().pending()) {
             served.runtime.block_on(served.board.run(wait.run()).cancel("done")).unwrap();
         }
-        until(&mut browser, "document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 0");
+        browser.sees("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 0");
         browser.opens(&overview_of(&served));
-        until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+        browser.sees("document.querySelector('#state')?.textContent === 'Live'");
     }
     assert_eq!(browser.complaints(), [&Value::Null; 0]);
     served.end();
@@ -537,7 +520,7 @@ fn pages_have_no_violation_of_accessibility() {
         for path in ["", "runs", &format!("runs/{}", run.id()), "sign-in"] {
             browser.opens(&format!("{origin}{path}"));
             if path.is_empty() {
-                until(&mut browser, "document.querySelector('#state')?.textContent === 'Live'");
+                browser.sees("document.querySelector('#state')?.textContent === 'Live'");
                 click(&mut browser, "Deny …");
                 browser.value("document.querySelector('[data-pick]').click()");
             }
@@ -559,10 +542,10 @@ fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     let run = served.submit("asker", &hostile);
     sign_in(&mut browser, &served.link());
     browser.opens(&format!("{}runs", overview_of(&served)));
-    until(&mut browser, "document.querySelectorAll('.runs li').length === 1");
+    browser.sees("document.querySelectorAll('.runs li').length === 1");
     picture(&mut browser, "runs");
     browser.opens(&format!("{}runs/{}", overview_of(&served), run.id()));
-    until(&mut browser, "document.querySelector('#run-state')?.textContent === 'Live'");
+    browser.sees("document.querySelector('#run-state')?.textContent === 'Live'");
     let badge = "document.querySelector('.under .kind').textContent";
     assert_eq!(browser.value(badge), "Waits for an answer");
     for (name, scheme) in [("run-light", "light"), ("run-dark", "dark")] {
@@ -578,7 +561,7 @@ fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     browser.types("eno");
     let asked = served.runtime.block_on(served.board.people().pending());
     served.runtime.block_on(served.board.people().answer(&asked[0], Response::Value("fine".into()), "ben")).unwrap();
-    until(&mut browser, &format!("{badge} === 'Finished'"));
+    browser.sees(&format!("{badge} === 'Finished'"));
     assert_eq!(browser.value("document.querySelector('#cancel-reason').value"), "eno");
     let unseen = browser.value("/[\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\u001b]/.test(document.querySelector('main').textContent)");
     assert_eq!(unseen, json!(false));
@@ -590,7 +573,7 @@ fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     press(&mut browser, "Tab", 9, "");
     browser.types("not needed");
     enter(&mut browser);
-    until(&mut browser, &format!("{badge} === 'Cancelled'"));
+    browser.sees(&format!("{badge} === 'Cancelled'"));
     let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 2, "mobile": true });
     browser.asks("Emulation.setDeviceMetricsOverride", phone);
     assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(360));
