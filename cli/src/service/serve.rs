@@ -74,11 +74,13 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, address, &error))?;
     // A store that was opened beside a process that ends does not have the runs of that one back.
     let has_served = stores.of_server("").exists();
-    let mut alone = if has_served { Some(wait_for_last(&stores, &mut signals).await?) } else { None };
+    if has_served {
+        wait_for_last(&stores, &mut signals).await?;
+    }
     let store = stores.take_new(None).await?;
     let tokens = own_tokens::open(&stores)?;
-    if alone.is_none() {
-        alone = Some(wait_for_last(&stores, &mut signals).await?);
+    if !has_served {
+        wait_for_last(&stores, &mut signals).await?;
     }
     tokens.owner_secret().map_err(own_tokens::failure)?;
     let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());
@@ -186,7 +188,6 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         board.shutdown().await;
         spans.end().await;
         store.close_or_note().await;
-        drop(alone);
         served
     };
     tokio::select! {
@@ -285,15 +286,20 @@ async fn check_none_runs(stores: &Stores) -> Result<(), Failure> {
     }
 }
 
-/// Waits until a server that is stopping has ended: only then its runs are taken over. Others wait as long as the file is open.
-async fn wait_for_last(stores: &Stores, signals: &mut Signals) -> Result<File, Failure> {
+/// Waits until the process of a server that is stopping has ended: only then its runs are taken over. Later servers wait until
+/// this process has ended.
+async fn wait_for_last(stores: &Stores, signals: &mut Signals) -> Result<(), Failure> {
     let path = stores.of_server("serving.lock");
     let failed = |error: &io::Error| Failure::file(error, format!("{} cannot be locked: {error}", shown_path(&path)));
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|error| failed(&error))?;
     let mut has_waited = false;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => {
+                // The system unlocks it with the claims of the runs, which are held until the end of the process.
+                std::mem::forget(file);
+                return Ok(());
+            }
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }

@@ -824,4 +824,9 @@ fn a_server_waits_for_the_one_that_is_stopping_and_takes_over_its_runs() {
     stop(first.process.as_ref().unwrap());
     first.process.take().unwrap().wait().unwrap();
     read_until(second.0.stdout.as_mut().unwrap(), "1 waiting for you");
+    // The program of the turn ends with it.
+    stop(&second.0);
+    read_until(second.0.stderr.as_mut().unwrap(), "stopping: turns that run");
+    stop(&second.0);
+    second.0.wait().unwrap();
 }
