@@ -27,7 +27,7 @@ use crate::exit::Exit;
 use crate::knowledge::stored;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
-use crate::service::{telegram, webhooks};
+use crate::service::{matrix, telegram, webhooks};
 use crate::stores::copy::{NEEDED, free};
 use crate::stores::{Choice, Stores};
 
@@ -113,6 +113,7 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
     }
     checks.extend(settings(&arguments.files)?);
     checks.extend(bot(arguments, &stores).await);
+    checks.extend(rooms(arguments, &stores).await);
     checks.extend(receivers(arguments, &stores).await);
     let is_coloured = is_coloured(&std::io::stdout());
     let line = |(what, found, text): &Check| {
@@ -250,6 +251,32 @@ async fn bot(arguments: &Doctor, stores: &Stores) -> Option<Check> {
         Ok(Err(why)) => ("telegram", Found::Failed, format!("the bot is not reached: {why}")),
         Err(_) => ("telegram", Found::Failed, format!("the bot has not answered within {} s", ANSWER_TIME.as_secs())),
     })
+}
+
+/// The account on Matrix and its rooms, if the settings have one. The homeserver is asked with `--online`.
+async fn rooms(arguments: &Doctor, stores: &Stores) -> Vec<Check> {
+    const MATRIX: &str = "matrix";
+    let Ok(Ok(config)) = config::read(&arguments.files) else { return Vec::new() };
+    let Some(section) = &config.matrix else { return Vec::new() };
+    let config = match matrix::config(section, &config.people, (&arguments.files.root, stores), None) {
+        Ok(config) => config,
+        Err(failure) => return vec![(MATRIX, Found::Failed, failure.text().to_owned())],
+    };
+    if !arguments.online {
+        let text = "the account has a token; --online asks whether the homeserver answers".to_owned();
+        return vec![(MATRIX, Found::Ok, text)];
+    }
+    match timeout(ANSWER_TIME, config.look()).await {
+        Ok(Ok((account, unusable))) => {
+            let account = (MATRIX, Found::Ok, format!("{account} is signed in"));
+            std::iter::once(account).chain(unusable.into_iter().map(|text| (MATRIX, Found::Failed, text))).collect()
+        }
+        Ok(Err(why)) => vec![(MATRIX, Found::Failed, format!("the homeserver is not reached: {why}"))],
+        Err(_) => {
+            let text = format!("the homeserver has not answered within {} s", ANSWER_TIME.as_secs());
+            vec![(MATRIX, Found::Failed, text)]
+        }
+    }
 }
 
 /// The webhooks that get approvals, if the settings have any. They get a message with `--online`.

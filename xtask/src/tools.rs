@@ -17,6 +17,7 @@ pub(crate) fn provide() -> Vec<&'static str> {
     provide_strace();
     provide_chromium();
     crate::mcp_clients::provide_axe();
+    crate::mcp_clients::provide_synapse();
     let mut lacks: Vec<&str> = COMMANDS
         .into_iter()
         .filter(|(package, command)| !provide_command(package, command))

@@ -6,6 +6,7 @@ pub(crate) mod approvals;
 pub(crate) mod channels;
 pub(crate) mod limits;
 pub(crate) mod log;
+pub(crate) mod matrix;
 pub(crate) mod people;
 mod precedence;
 mod role_tools;
@@ -40,6 +41,7 @@ pub(crate) struct Config {
     role_tools: role_tools::Section,
     pub(crate) people: people::Section,
     pub(crate) telegram: Option<telegram::Section>,
+    pub(crate) matrix: Option<matrix::Section>,
     pub(crate) channels: channels::Section,
     pub(crate) approvals: approvals::Section,
     pub(crate) log: log::Section,
@@ -117,6 +119,8 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
     let telegram = fields.get("telegram").and_then(|item| telegram::Section::read(item, folder, found));
     telegram.iter().flat_map(|telegram| telegram.unknown(&people)).for_each(|defect| found.add(defect));
+    let matrix = fields.get("matrix").and_then(|item| matrix::Section::read(item, folder, found));
+    matrix.iter().filter_map(|matrix| matrix.undecidable(&people)).for_each(|defect| found.add(defect));
     let channels = fields.get("channels").map(|item| channels::Section::read(item, folder, found)).unwrap_or_default();
     channels.check(&people.names(), found);
     let mut approvals = approvals::Section::default();
@@ -137,6 +141,7 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
         role_tools,
         people,
         telegram,
+        matrix,
         channels,
         approvals,
         log,
@@ -209,6 +214,43 @@ mod tests {
             (
                 "[people]\nann = { telegram = \"12\" }",
                 "2:20: `telegram` must be the number of an account on Telegram, not \"12\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@ann:example.org\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:example.org\"]",
+                "",
+            ),
+            (
+                "[people]\nann = { matrix = [\"ann\"] }",
+                "2:19: `matrix` must be a list of ids of accounts on Matrix, not \"ann\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\nbob = { matrix = [\"@a:b\"] }",
+                "3:19: the account \"@a:b\" is of \"ann\" too",
+            ),
+            (
+                "[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:example.org\"]",
+                "1:1: nobody in [people] has an account on Matrix, so nobody could decide in the rooms",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"#a:example.org\"]",
+                "6:10: `rooms` must be a list of ids of rooms, not \"#a:example.org\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = []",
+                "6:9: there are 0 rooms, and there may be from 1 to 16",
+            ),
+            (
+                "[matrix]\nhomeserver = \"http://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:b\"]",
+                "2:14: `homeserver` must be the address of a homeserver, not \"http://example.org\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:b\"]\nevent_type = \"m.x\"",
+                "7:14: `event_type` must be a type of events, not \"m.x\"",
+            ),
+            ("[matrix]\ntoken_env = \"T\"\nrooms = [\"!a:b\"]", "1:1: the section `matrix` needs `homeserver`"),
+            (
+                "[matrix]\nhomeserver = \"https://example.org\"\ntoken = \"T\"\nrooms = [\"!a:b\"]",
+                "1:1: the section `matrix` needs `token_file` or `token_env`",
             ),
             ("[telegram]\nchats = []", "1:1: the section `telegram` needs `token_file` or `token_env`"),
             (

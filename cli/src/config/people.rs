@@ -1,7 +1,8 @@
-//! `[people]`: who has which tokens, and which account on Telegram.
+//! `[people]`: who has which tokens, and which accounts on Telegram and Matrix.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use callboard_channels::matrix::MatrixConfig;
 use callboard_documents::toml::{DeValue, Fields, Item, list, misfit, mismatch, string};
 use callboard_documents::{Defect, Found, Place};
 use callboard_text::{check_name, did_you_mean, quoted, typo_of};
@@ -9,6 +10,7 @@ use callboard_text::{check_name, did_you_mean, quoted, typo_of};
 use super::values::integer;
 
 const EXAMPLE: &str = "write [people], and below it ann = { tokens = [\"laptop\"] }";
+const EXAMPLE_MATRIX: &str = "write matrix = [\"@ann:example.org\"]";
 /// The token of this user, which the first start of a server makes.
 const OWNER: &str = "owner";
 /// The longest name of a person, in characters.
@@ -24,6 +26,8 @@ pub(crate) struct Section {
     places: Vec<(String, Place)>,
     /// The people, by the numbers of their accounts on Telegram.
     accounts: BTreeMap<i64, String>,
+    /// The people, by the ids of their accounts on Matrix.
+    on_matrix: BTreeMap<String, String>,
 }
 
 impl Section {
@@ -51,8 +55,8 @@ impl Section {
 
     fn add(&mut self, person: &str, item: &Item<'_>, found: &mut Found) {
         let Some(mut fields) = Fields::of("a person", item, EXAMPLE, found) else { return };
-        let account = fields.field("telegram");
-        let tokens = match account {
+        let (account, on_matrix) = (fields.field("telegram"), fields.field("matrix"));
+        let tokens = match account.or(on_matrix) {
             Some(_) => fields.field("tokens"),
             None => fields.required("tokens", EXAMPLE, found),
         };
@@ -75,12 +79,31 @@ impl Section {
                 found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
             }
         }
+        for item in on_matrix.map(|field| list(field, EXAMPLE_MATRIX, found)).unwrap_or_default() {
+            self.add_on_matrix(person, item, found);
+        }
         fields.close(found);
+    }
+
+    fn add_on_matrix(&mut self, person: &str, item: &Item<'_>, found: &mut Found) {
+        let Some(account) = string("an account", "the id of one on Matrix", item, found) else { return };
+        if let Err(error) = MatrixConfig::check_account(account) {
+            let expected = "a list of ids of accounts on Matrix";
+            found.add(misfit("matrix", expected, item).advise(error.to_string()));
+        } else if let Some(other) = self.on_matrix.insert(account.to_owned(), person.to_owned()) {
+            let problem = format!("the account {} is of {} too", quoted(account), quoted(&other));
+            found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
+        }
     }
 
     /// The accounts on Telegram, each with its person.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = (i64, &str)> {
         self.accounts.iter().map(|(account, person)| (*account, &**person))
+    }
+
+    /// The accounts on Matrix, each with its person.
+    pub(crate) fn on_matrix(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.on_matrix.iter().map(|(account, person)| (&**account, &**person))
     }
 
     /// The defects of tokens that are not among these, and are written almost as one of them. Others may be added later.

@@ -11,6 +11,7 @@ mod following;
 mod inbox;
 mod knowing;
 mod letters;
+pub(crate) mod matrix;
 mod mcp;
 mod own_tokens;
 mod read;

@@ -14,6 +14,7 @@ mod docs;
 mod inbox;
 mod invalid_agents;
 mod knowledge;
+mod matrix;
 mod mcp;
 mod packaging;
 mod patterns;

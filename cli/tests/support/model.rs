@@ -96,7 +96,7 @@ impl Request {
     }
 }
 
-/// Reads a request with a body in JSON.
+/// Reads a request, with a body in JSON or without one.
 pub(super) fn read(stream: &TcpStream) -> Request {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -113,7 +113,8 @@ pub(super) fn read(stream: &TcpStream) -> Request {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    Request { head, body: serde_json::from_slice(&body).unwrap() }
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    Request { head, body }
 }
 
 /// The body of an answer of OpenAI's servers.

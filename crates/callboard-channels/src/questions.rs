@@ -137,7 +137,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     }
 
     /// Forgets the messages in places that are no more.
-    #[cfg(feature = "webhooks")]
+    #[cfg(any(feature = "matrix", feature = "webhooks"))]
     pub(crate) fn retain_places(&mut self, is_there: impl Fn(&P) -> bool) {
         for question in self.questions.values_mut() {
             question.sent.retain(|place, _| is_there(place));
@@ -146,7 +146,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     }
 
     /// Forgets all messages, and the questions that this process was not asked about.
-    #[cfg(feature = "telegram")]
+    #[cfg(any(feature = "matrix", feature = "telegram"))]
     pub(crate) fn forget_sent(&mut self) {
         self.questions.retain(|_, question| question.is_asked);
         for question in self.questions.values_mut() {

@@ -58,7 +58,13 @@ pub(super) const NOT_RUN: [(&str, &str, &str); 7] = [
 ];
 
 /// Blocks that another test reads: the page, the language, the file with the test, and its name.
-pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 5] = [
+pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 6] = [
+    (
+        "docs/matrix.md",
+        "json",
+        "crates/callboard-channels/tests/matrix/messages.rs",
+        "a_program_decides_by_the_event_of_the_guide",
+    ),
     // `callboard check` would start these servers.
     (
         "docs/mcp.md",
@@ -143,7 +149,7 @@ fn file_of(text: &str) -> Option<File> {
     match header.trim_start_matches('[').split(['.', ']']).next()? {
         "agent" => Some(File::Agent),
         "models" => Some(File::Models),
-        "serve" | "telegram" | "channels" => Some(File::Config),
+        "serve" | "telegram" | "matrix" | "channels" => Some(File::Config),
         "workflow" if text.contains("[[workflow.tasks]]") && text.contains("[workflow]\n") => Some(File::Workflow),
         "dependencies" | "dev-dependencies" => Some(File::Manifest),
         _ => None,

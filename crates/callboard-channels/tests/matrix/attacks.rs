@@ -1,0 +1,193 @@
+//! Events that nobody should have sent: nothing is decided, and whoever sent them is told so once.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use callboard_channels::matrix::MatrixChannel;
+use serde_json::{Value, json};
+
+use crate::fake::{ANN, BOB, BOT, DATA, EVE, Message, ROOM, Server};
+use crate::team::{Team, config};
+
+const ANSWER: &str = "com.aiagentchat.request.answer";
+
+/// A reply to a message, with more in its content.
+fn reply(to: &Message, text: &str, more: Value) -> Value {
+    let related = json!({ "m.in_reply_to": { "event_id": to.event } });
+    let mut content = json!({ "msgtype": "m.text", "body": text, "m.relates_to": related });
+    content.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    content
+}
+
+#[tokio::test]
+async fn who_is_not_listed_decides_nothing_and_is_told_once() {
+    let team = Team::start().await;
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    let first = team.server.replies(EVE, &message, "approve");
+    assert_eq!(team.server.told(&first).await, "You may not decide this.");
+    let claims = json!({ "from_agent": "ann", "sender": ANN, "from": ANN, "user_id": ANN, "person": "ann" });
+    let mut later = vec![team.server.sends(EVE, ROOM, "m.room.message", reply(&message, "approve", claims.clone()))];
+    let mut content = claims;
+    content.as_object_mut().unwrap().extend(
+        json!({ "event_id": message.event, "nonce": message.nonce(), "decision": "approve" })
+            .as_object()
+            .unwrap()
+            .clone(),
+    );
+    later.push(team.server.sends(EVE, ROOM, ANSWER, content));
+    for account in ["@ann:example.com", "@Ann:example.org", "@ann:example.org:8448", "@ann\u{200b}:example.org", "ann"]
+    {
+        team.server.replies(account, &message, "approve");
+    }
+    // The account of the channel itself.
+    team.server.replies(BOT, &message, "approve");
+    team.server.received().await;
+    assert_eq!(team.decision(&asked).await, None);
+    let told = |event: &str| team.server.state.lock().told.get(event).map_or(0, Vec::len);
+    assert_eq!(later.iter().map(|event| told(event)).collect::<Vec<_>>(), [0, 0]);
+    team.server.answer(BOB, &message, "deny").await;
+    assert_eq!(&*team.decision(&asked).await.unwrap().by, "bob");
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_no_reply_to_the_card_or_has_other_data_changes_nothing() {
+    let team = Team::start().await;
+    let (_, first) = team.ask("order 1", json!({})).await;
+    let (_, second) = team.ask("order 2", json!({})).await;
+    let (one, two) = (team.server.open("order 1").await, team.server.open("order 2").await);
+    let sends = |kind: &str, content: Value| team.server.sends(ANN, ROOM, kind, content);
+    // A message without a reply, one to another event, a change of one, a reaction, a redaction, and content of a wrong shape.
+    sends("m.room.message", json!({ "msgtype": "m.text", "body": "approve" }));
+    sends(
+        "m.room.message",
+        json!({ "msgtype": "m.text", "body": "approve", "m.relates_to": { "m.in_reply_to": { "event_id": "$other" } } }),
+    );
+    sends(
+        "m.room.message",
+        json!({
+            "msgtype": "m.text", "body": "* approve", "m.new_content": reply(&one, "approve", json!({})),
+            "m.relates_to": { "rel_type": "m.replace", "event_id": one.event, "m.in_reply_to": { "event_id": one.event } },
+        }),
+    );
+    sends("m.reaction", json!({ "m.relates_to": { "rel_type": "m.annotation", "event_id": one.event, "key": "👍" } }));
+    sends("m.room.redaction", json!({ "redacts": one.event }));
+    for content in [
+        json!([]),
+        json!(7),
+        json!({ "m.relates_to": [] }),
+        json!({ "msgtype": "m.text", "m.relates_to": { "m.in_reply_to": { "event_id": one.event } } }),
+    ] {
+        sends("m.room.message", content);
+    }
+    // The right words, with the data of the other question, or none that a program needs.
+    let wrong = sends("m.room.message", reply(&one, "approve", json!({ DATA: { "nonce": two.nonce() } })));
+    assert!(team.server.told(&wrong).await.starts_with("The data is not that of the message."));
+    for nonce in [json!(two.nonce()), json!(""), json!(null), json!(first.id().to_string())] {
+        sends(ANSWER, json!({ "event_id": one.event, "nonce": nonce, "decision": "approve" }));
+    }
+    let elsewhere = sends(ANSWER, json!({ "event_id": "$other", "nonce": one.nonce(), "decision": "approve" }));
+    assert!(team.server.told(&elsewhere).await.starts_with("No question is asked by that message."));
+    let again = sends(ANSWER, json!({ "event_id": "$".repeat(60_000), "nonce": "", "decision": "approve" }));
+    // The reply in another room.
+    team.server.change(|served| served.join("!other:example.org"));
+    team.server.sends(ANN, "!other:example.org", "m.room.message", reply(&one, "approve", json!({})));
+    team.server.received().await;
+    assert_eq!((team.decision(&first).await, team.decision(&second).await), (None, None));
+    assert!(!team.server.state.lock().told.contains_key(&again), "it was told before");
+    // A change of a reply that has decided.
+    let denies = team.server.replies(ANN, &one, "deny");
+    team.server.told(&denies).await;
+    sends(
+        "m.room.message",
+        json!({
+            "msgtype": "m.text", "body": "* approve", "m.new_content": reply(&one, "approve", json!({})),
+            "m.relates_to": { "rel_type": "m.replace", "event_id": denies },
+        }),
+    );
+    sends("m.room.redaction", json!({ "redacts": denies }));
+    team.server.received().await;
+    assert!(!team.decision(&first).await.unwrap().approved);
+    assert_eq!(team.decision(&second).await, None);
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_repeats_everything_changes_nothing_and_nobody_is_told_twice() {
+    let team = Team::start().await;
+    let (_, first) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    let events = [team.server.replies(EVE, &message, "deny"), team.server.replies(ANN, &message, "approve")];
+    for event in &events {
+        team.server.told(event).await;
+    }
+    team.server.change(|served| served.repeats = true);
+    let before = team.server.state.lock().calls["sync"];
+    team.server.found(|served| (served.calls["sync"] > before + 3).then_some(())).await;
+    assert!(team.decision(&first).await.unwrap().approved);
+    for event in &events {
+        assert_eq!(team.server.state.lock().told[event].len(), 1);
+    }
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_was_written_before_the_account_has_joined_decides_nothing() {
+    let team = Team::start().await;
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    team.server.received().await;
+    // It leaves, somebody replies, and it is back: one answer has all of it.
+    team.server.change(|served| {
+        served.joined.remove(ROOM);
+        let related = json!({ "m.in_reply_to": { "event_id": message.event } });
+        let content = json!({ "msgtype": "m.text", "body": "approve", "m.relates_to": related });
+        served.add(ROOM, json!({ "type": "m.room.message", "sender": ANN, "content": content }));
+        served.join(ROOM);
+    });
+    team.server.received().await;
+    assert_eq!(team.decision(&asked).await, None);
+    team.server.answer(ANN, &message, "deny").await;
+    assert!(!team.decision(&asked).await.unwrap().approved);
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_lost_the_place_has_old_messages_decide_nothing() {
+    let server = Server::start();
+    server.change(|served| served.join(ROOM));
+    let team = Team::on(server, |config| config).await;
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    team.server.received().await;
+    team.server.change(|served| served.forgets = true);
+    let before = team.server.state.lock().calls["account"];
+    team.server.found(|served| (served.calls["account"] > before + 1).then_some(())).await;
+    team.server.change(|served| served.forgets = false);
+    // From here on it knows a place again.
+    team.server.received().await;
+    team.server.answer(ANN, &message, "deny").await;
+    assert!(!team.decision(&asked).await.unwrap().approved);
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_kept_is_of_this_user_alone() {
+    let team = Team::start().await;
+    team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    team.server.answer(ANN, &message, "approve").await;
+    let folder = team.folder.path().join("matrix");
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&folder.join("matrix.json"))), (0o700, 0o600));
+    team.board.shutdown().await;
+
+    let other = tempfile::tempdir().unwrap();
+    drop(MatrixChannel::open(config(&team.server, other.path())).unwrap());
+    let damaged = other.path().join("matrix/matrix.json");
+    std::fs::write(&damaged, "{").unwrap();
+    std::fs::set_permissions(&damaged, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let refused = MatrixChannel::open(config(&team.server, other.path())).unwrap_err().to_string();
+    assert!(refused.contains("matrix.json") && refused.ends_with("open questions are sent again"), "{refused}");
+}
