@@ -69,13 +69,17 @@ fn a_server_starts_without_telegram_and_says_so_and_doctor_reports_it() {
         looked_at.contains("ok       telegram the bot has a token; --online asks whether it answers\n"),
         "{looked_at}"
     );
+    // What `--online` asks the model.
+    project.model.answers("yes");
     let looked_at = project.callboard(&["doctor", "--online"]).out;
     assert!(
         looked_at.contains("failed   telegram the bot is not reached: ") && !looked_at.contains(CANARY),
         "{looked_at}"
     );
     let bot = Bot::start();
-    let reached = self::project(&bot.address).callboard(&["doctor", "--online"]).out;
+    let project = self::project(&bot.address);
+    project.model.answers("yes");
+    let reached = project.callboard(&["doctor", "--online"]).out;
     assert!(reached.contains("ok       telegram @the_board_bot answers\n"), "{reached}");
 }
 

@@ -67,7 +67,7 @@ async fn what_is_no_reply_to_the_card_or_has_other_data_changes_nothing() {
     sends(
         "m.room.message",
         json!({
-            "msgtype": "m.text", "body": "* approve", "m.new_content": reply(&one, "approve", json!({})),
+            "msgtype": "m.text", "body": "approve", "m.new_content": reply(&one, "approve", json!({})),
             "m.relates_to": { "rel_type": "m.replace", "event_id": one.event, "m.in_reply_to": { "event_id": one.event } },
         }),
     );
@@ -122,10 +122,14 @@ async fn a_server_that_repeats_everything_changes_nothing_and_nobody_is_told_twi
     for event in &events {
         team.server.told(event).await;
     }
+    team.server.closed(&message).await;
+    team.server.received().await;
+    let sent = team.server.state.lock().calls["send"];
     team.server.change(|served| served.repeats = true);
     let before = team.server.state.lock().calls["sync"];
     team.server.found(|served| (served.calls["sync"] > before + 3).then_some(())).await;
     assert!(team.decision(&first).await.unwrap().approved);
+    assert_eq!(team.server.state.lock().calls["send"], sent);
     for event in &events {
         assert_eq!(team.server.state.lock().told[event].len(), 1);
     }
