@@ -43,8 +43,8 @@ pub use events::Watched;
 pub use router::{DelegationStatus, InboxMessage, PolicyQuestion};
 pub use stream_mode::StreamMode;
 pub use turn::{
-    Delegation, DelegationError, OutsideEffect, Reservation, Settlement, Terminal, Turn, TurnAgents, TurnError,
-    TurnPeople,
+    ConsentRequest, Delegation, DelegationError, OutsideEffect, Reservation, Settlement, Terminal, Turn, TurnAgents,
+    TurnError, TurnPeople,
 };
 
 pub(crate) use agent::AgentMsg;

@@ -54,7 +54,8 @@ mod wait;
 pub use agent_name::AgentName;
 pub(crate) use agent_name::MAX_AGENT_NAME;
 pub use approval::{
-    Action, ActionKind, ApprovalId, Consent, Deciders, Decision, Envelope, Escalation, Groups, Terms, Vote, Votes,
+    Action, ActionKind, ApprovalId, Consent, Deciders, Decision, Envelope, Escalation, Groups, Rationale, Terms, Vote,
+    Votes,
 };
 pub(crate) use approval::{Barred, EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};

@@ -486,7 +486,7 @@ async fn new_questions_have_a_version_and_the_kind_of_their_action() {
         let asked = open(&board, 1).await.remove(0);
         assert_eq!((asked.version, asked.kind), (Envelope::VERSION, kind));
         let canonical: serde_json::Value = serde_json::from_slice(&asked.canonical()).unwrap();
-        assert_eq!((&canonical["version"], &canonical["kind"]), (&json!(2), &json!(name)));
+        assert_eq!((&canonical["version"], &canonical["kind"]), (&json!(3), &json!(name)));
         board.shutdown().await;
     }
 }

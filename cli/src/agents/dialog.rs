@@ -273,7 +273,7 @@ const GIVE_UP: &str = "give up";
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use callboard::messages::{Action, ActionKind, AgentName, QuestionId, RequestId, Timestamp, TurnId};
+    use callboard::messages::{Action, ActionKind, AgentName, QuestionId, Rationale, RequestId, Timestamp, TurnId};
     use std::io::Write as _;
 
     use serde_json::json;
@@ -303,6 +303,7 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
         }

@@ -1,5 +1,7 @@
 //! The uses of tools about which people are asked (SEMANTICS 13).
 
+use std::fmt;
+
 use callboard::messages::{Consent, Effect};
 use serde::{Deserialize, Serialize};
 
@@ -34,5 +36,29 @@ impl Tier {
             Self::UserDefined | Self::Dynamic => false,
         };
         if is_trusted || !effect.is_dangerous() { Consent::Auto } else { Consent::Ask }
+    }
+
+    /// Why people are asked where [`Tier::consent`] says so.
+    pub(crate) const fn rule(self) -> &'static str {
+        match self {
+            Self::BuiltIn => {
+                "the run has read untrusted input, so people are asked before it changes or discloses anything"
+            }
+            Self::UserDefined => "people are asked before an agent of a file changes or discloses anything",
+            Self::Dynamic => {
+                "people are asked each time before an agent that another has made changes or discloses anything"
+            }
+        }
+    }
+}
+
+/// Writes its name, as it is stored.
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dynamic => "dynamic",
+            Self::UserDefined => "user_defined",
+            Self::BuiltIn => "built_in",
+        })
     }
 }

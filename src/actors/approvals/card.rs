@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use callboard_text::exact;
 use serde_json::Value;
 
-use crate::messages::{Action, Deciders, Envelope, Json};
+use crate::messages::{Action, Deciders, Envelope, Json, Rationale};
 
 /// The longest text of a card's arguments, in characters; a card states what was cut.
 const MAX_SHOWN: usize = 2_000;
@@ -31,7 +31,7 @@ pub(super) const BAR: &str = "  │ ";
 /// beginning and the end are shown; what is cut is counted, and [`Card::whole`] has it.
 ///
 /// ```
-/// # use callboard::messages::{Action, ActionKind, AgentName, Deciders, Envelope, RequestId, Timestamp, TurnId};
+/// # use callboard::messages::{Action, ActionKind, AgentName, Deciders, Envelope, Rationale, RequestId, Timestamp, TurnId};
 /// use callboard::actors::approvals::Card;
 /// # let turn = TurnId { run: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), number: 1 };
 /// # let action = Action::new("FileWrite", "a.txt", serde_json::json!({ "path": "a.txt", "content": "one\ntwo" }));
@@ -39,7 +39,7 @@ pub(super) const BAR: &str = "  │ ";
 /// #     version: Envelope::VERSION, kind: ActionKind::Requested, remind_at: None,
 /// #     request: RequestId { turn, ordinal: 0 }, agent: AgentName::new("coder").unwrap(), action,
 /// #     policy: "ask".into(), nonce: 7, expires_at: Timestamp::from_millis(0),
-/// #     deciders: Deciders::default(), requester: None, escalates_at: None, edited_by: None,
+/// #     deciders: Deciders::default(), requester: None, escalates_at: None, edited_by: None, rationale: Rationale::default(),
 /// # };
 /// let card = Card::of(&envelope).brief();
 /// assert!(card.contains("agent     coder\naction    FileWrite\ntarget    a.txt\n"));
@@ -94,9 +94,9 @@ fn head(envelope: &Envelope) -> String {
     let [agent, kind, target] = [envelope.agent.as_str(), &action.action, &action.target].map(field);
     let expires = envelope.expires_at;
     let code = Card::of(envelope).code().map_or_else(String::new, |code| format!("code      {code}\n"));
-    let (deciders, looks) = (deciders(envelope), disguised(envelope));
+    let (deciders, looks, rationale) = (deciders(envelope), disguised(envelope), rationale(&envelope.rationale));
     format!(
-        "{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{deciders}{code}{looks}"
+        "{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{deciders}{code}{looks}{rationale}"
     )
 }
 
@@ -113,6 +113,24 @@ fn deciders(envelope: &Envelope) -> String {
     }
     if let Some(edited) = edited_by {
         let _ = writeln!(lines, "edited    {}", field(&format!("by {}, who approves this", edited.by)));
+    }
+    lines
+}
+
+/// The lines about why people are asked. What the agent says is marked as its own words, and is in one line.
+fn rationale(rationale: &Rationale) -> String {
+    let Rationale { reason, effect, tier, rule } = rationale;
+    let mut lines = String::new();
+    if let Some(effect) = effect {
+        let tier = tier.as_ref().map_or_else(String::new, |tier| format!(" (the agent is {tier})"));
+        let _ = writeln!(lines, "effect    {}", field(&format!("{}{tier}", effect.name())));
+    }
+    if let Some(rule) = rule {
+        let _ = writeln!(lines, "rule      {}", field(rule));
+    }
+    if let Some(reason) = reason {
+        let one_line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(lines, "it says   \"{}\"", field(&one_line));
     }
     lines
 }
@@ -229,7 +247,7 @@ mod tests {
     use crate::actors::approvals::Rows;
     use std::time::Duration;
 
-    use crate::messages::{ActionKind, AgentName, Escalation, RequestId, Timestamp, TurnId, Vote};
+    use crate::messages::{ActionKind, AgentName, Effect, Escalation, RequestId, Timestamp, TurnId, Vote};
 
     use super::*;
 
@@ -247,9 +265,27 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
         }
+    }
+
+    #[test]
+    fn a_card_says_why_people_are_asked_and_what_the_agent_says_passes_for_nothing_else() {
+        let hostile = "fine\n── approval 00 ──\rcode      0000\u{2028}expires   never\u{202e}\"";
+        let rule = Some("each write".into());
+        let rationale =
+            Rationale { effect: Some(Effect::Writes), tier: Some("dynamic".into()), rule, ..Rationale::from(hostile) };
+        let shown = Card::of(&Envelope { rationale, ..envelope(json!({ "path": "a" })) }).whole();
+        let below: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("effect")).take(3).collect();
+        let says = "it says   \"fine ── approval 00 ── code 0000 expires never\\u{202e}\"\"";
+        assert_eq!(below, ["effect    writes (the agent is dynamic)", "rule      each write", says]);
+        assert_eq!(
+            shown.lines().filter(|line| line.starts_with("code ") || line.starts_with("──")).count(),
+            2,
+            "{shown}"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::actors::shard_queues::ShardQueues;
 use crate::env::{Clock, Env, Now};
 use crate::messages::{
     Action, ActionKind, AgentName, Deciders, Decision, Durability, Envelope, Groups, Json, MAX_PERSON, MAX_REASON,
-    RequestId, RunId, Terms, Timestamp, TurnId,
+    Rationale, RequestId, RunId, Terms, Timestamp, TurnId,
 };
 use crate::storage::{Memory, Storage};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
@@ -132,6 +132,7 @@ fn envelope(fields: Fields) -> Envelope {
         requester: None,
         escalates_at: None,
         edited_by: None,
+        rationale: Rationale::default(),
         nonce: u64::from(nonce),
         expires_at: Timestamp::from_millis(if expiry { 40 } else { 90 }),
     }

@@ -14,8 +14,8 @@ use super::reference::TestClock;
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
 use crate::messages::{
-    Action, ActionKind, AgentName, Deciders, Durability, Envelope, Escalation, Groups, RequestId, RunId, Terms,
-    Timestamp, TurnId, Vote, Votes,
+    Action, ActionKind, AgentName, Deciders, Durability, Envelope, Escalation, Groups, Rationale, RequestId, RunId,
+    Terms, Timestamp, TurnId, Vote, Votes,
 };
 use crate::storage::{Memory, Storage};
 use crate::supervision::runs::rules::errors::AnswerError;
@@ -90,6 +90,7 @@ fn envelopes() -> impl Strategy<Value = Envelope> {
             deciders: Deciders { group: group.map(Into::into), at_least, excludes_requester, escalation },
             requester: Some("laptop".into()),
             edited_by: editor.map(edited_by),
+            rationale: Rationale::default(),
         }
     })
 }

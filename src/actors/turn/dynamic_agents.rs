@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::messages::{Action, AgentName, Effect, Json, KeptAgent, Refusal};
+use crate::messages::{Action, AgentName, Effect, Json, KeptAgent, Rationale, Refusal};
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
@@ -67,7 +67,8 @@ impl TurnAgents<'_> {
                 return Err(not_kept("agents of this host are not kept: AgentSpec::keeps_agents permits it").into());
             };
             is_fit.await?;
-            let action = match turn.request(consent, TurnRequest::Approve { action, each_time: true }).await? {
+            let request = TurnRequest::Approve { action, each_time: true, rationale: Rationale::default() };
+            let action = match turn.request(consent, request).await? {
                 TurnReply::Decided(decision, action) if decision.approved => action,
                 TurnReply::Decided(decision, action) => return Err(denial(&action, &decision).into()),
                 reply => return Err(unexpected(&reply)),

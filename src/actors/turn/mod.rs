@@ -37,7 +37,7 @@ pub use dynamic_agents::TurnAgents;
 pub use effect::OutsideEffect;
 pub(super) use error::changed;
 pub use error::{DelegationError, Terminal, TurnError};
-pub use people::TurnPeople;
+pub use people::{ConsentRequest, TurnPeople};
 pub use reservation::{Reservation, Settlement};
 pub(super) use shared::{TurnServices, TurnSettings, TurnShared};
 pub(super) use stop::StopReason;

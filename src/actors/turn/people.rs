@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::env::Mutant;
-use crate::messages::{Action, Json, Refusal};
+use crate::messages::{Action, Json, Rationale, Refusal};
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
@@ -40,7 +40,7 @@ pub struct TurnPeople<'t> {
     turn: &'t Turn,
 }
 
-impl TurnPeople<'_> {
+impl<'t> TurnPeople<'t> {
     /// Asks people and waits for the answer, over restarts too: as long as it takes, or for the agent's
     /// [`question_ttl`](crate::AgentSpec::question_ttl).
     ///
@@ -100,13 +100,39 @@ impl TurnPeople<'_> {
         }
     }
 
+    /// Says why people are asked about an action, in the agent's own words, which they see as such; a [`Rationale`] also says what is
+    /// known of the tool and of the rules. What is approved is the action, whatever was said about it.
+    ///
+    /// ```
+    /// use callboard::messages::{Action, Pending};
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("cleaner", |turn: Turn| async move {
+    ///         let action = Action::new("remove", "old.log", "old.log");
+    ///         turn.people().because("nobody has read it for a year").approve(action).await?;
+    ///         Ok(Command::output("removed"))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("clean up")).await?;
+    /// let Some(Pending::Approval(envelope)) = run.next_pending().await? else { panic!("the cleaner asks") };
+    /// assert_eq!(envelope.rationale.reason.as_deref(), Some("nobody has read it for a year"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn because(self, rationale: impl Into<Rationale>) -> ConsentRequest<'t> {
+        ConsentRequest { turn: self.turn, rationale: rationale.into() }
+    }
+
     /// Asks for consent to an action, as the approval policy says, and waits for the decision. Execute the action that
     /// is returned: it is the one that was approved.
     ///
     /// # Errors
     /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn's branch as denied if passed on with `?`.
     pub fn approve(self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
-        self.ask_consent(action, false)
+        self.because(Rationale::default()).approve(action)
     }
 
     /// As [`TurnPeople::approve`]; what people have approved for the whole run does not count.
@@ -114,14 +140,39 @@ impl TurnPeople<'_> {
     /// # Errors
     /// As there.
     pub fn approve_each_time(self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
-        self.ask_consent(action, true)
+        self.because(Rationale::default()).approve_each_time(action)
+    }
+}
+
+/// Asks people for consent, and says why; made by [`TurnPeople::because`].
+#[derive(Clone, Debug)]
+pub struct ConsentRequest<'t> {
+    turn: &'t Turn,
+    rationale: Rationale,
+}
+
+impl ConsentRequest<'_> {
+    /// As [`TurnPeople::approve`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn approve(self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        self.ask(action, false)
     }
 
-    fn ask_consent(self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
-        let ordinal = self.turn.take_ordinal();
+    /// As [`TurnPeople::approve_each_time`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn approve_each_time(self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        self.ask(action, true)
+    }
+
+    fn ask(self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        let (ordinal, rationale) = (self.turn.take_ordinal(), self.rationale.shortened());
         async move {
             let asked = Mutant::RunUnapproved.is_injected().then(|| action.clone());
-            match self.turn.request(ordinal, TurnRequest::Approve { action, each_time }).await? {
+            match self.turn.request(ordinal, TurnRequest::Approve { action, each_time, rationale }).await? {
                 TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
                 TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
                 reply => Err(unexpected(&reply)),

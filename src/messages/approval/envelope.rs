@@ -10,7 +10,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{Action, ActionKind, ApprovalId, Deciders, HANDOFF_ORDINAL, Vote};
+use super::{Action, ActionKind, ApprovalId, Deciders, HANDOFF_ORDINAL, Rationale, Vote};
 use crate::messages::{AgentName, Json, RequestId, RunId, Timestamp, TurnId};
 
 /// One question to a human, bound to the exact bytes that will be executed.
@@ -44,11 +44,13 @@ pub struct Envelope {
     pub escalates_at: Option<Timestamp>,
     /// The person who has changed what an earlier question asked for to this, which is their approval.
     pub edited_by: Option<Vote>,
+    /// Why people are asked. Questions of versions before 3 have [`Rationale::default`].
+    pub rationale: Rationale,
 }
 
 impl Envelope {
     /// The version of new questions. A stored question with a higher version cannot be read.
-    pub const VERSION: u16 = 2;
+    pub const VERSION: u16 = 3;
     /// The policy of a question that may be decided for a whole run.
     pub const ASK: &str = "ask";
     /// The policy of a question that is asked each time, whatever was decided before.
@@ -79,6 +81,9 @@ impl Envelope {
             fields["requester"] = json!(self.requester);
             fields["escalates_at"] = json!(self.escalates_at);
             fields["edited_by"] = json!(self.edited_by);
+        }
+        if self.version > 2 {
+            fields["rationale"] = json!(self.rationale);
         }
         Json::from(fields).canonical()
     }
@@ -119,9 +124,11 @@ struct Shown {
     escalates_at: Option<Timestamp>,
     #[serde(default)]
     edited_by: Option<Vote>,
+    #[serde(default)]
+    rationale: Rationale,
 }
 
-/// The stored fields after the version; from version 2 on, [`Later`] follows.
+/// The stored fields after the version. From version 2 on, [`Later`] follows, and from version 3 on also the [`Rationale`].
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: ActionKind,
@@ -176,7 +183,7 @@ fn kind_by_place(request: RequestId) -> ActionKind {
 }
 
 impl Envelope {
-    fn of(version: u16, stored: Stored, later: Later) -> Self {
+    fn of(version: u16, stored: Stored, later: Later, rationale: Rationale) -> Self {
         let Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at } = stored;
         let Later { deciders, requester, escalates_at, edited_by } = later;
         Self {
@@ -193,6 +200,7 @@ impl Envelope {
             requester,
             escalates_at,
             edited_by,
+            rationale,
         }
     }
 }
@@ -200,7 +208,7 @@ impl Envelope {
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { version, kind, request, agent, action, policy, nonce, expires_at, remind_at, .. } = self.clone();
-        let Self { deciders, requester, escalates_at, edited_by, .. } = self.clone();
+        let Self { deciders, requester, escalates_at, edited_by, rationale, .. } = self.clone();
         if serializer.is_human_readable() {
             let shown = Shown {
                 version,
@@ -216,6 +224,7 @@ impl Serialize for Envelope {
                 requester,
                 escalates_at,
                 edited_by,
+                rationale,
             };
             return shown.serialize(serializer);
         }
@@ -223,11 +232,14 @@ impl Serialize for Envelope {
             return Unversioned { request, agent: &agent, action: &action, policy: &policy, nonce, expires_at }
                 .serialize(serializer);
         }
-        let mut stored = serializer.serialize_tuple(3)?;
+        let mut stored = serializer.serialize_tuple(4)?;
         stored.serialize_element(&u64::from(version))?;
         stored.serialize_element(&Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at })?;
         if version > 1 {
             stored.serialize_element(&Later { deciders, requester, escalates_at, edited_by })?;
+        }
+        if version > 2 {
+            stored.serialize_element(&rationale)?;
         }
         stored.end()
     }
@@ -236,15 +248,15 @@ impl Serialize for Envelope {
 impl<'de> Deserialize<'de> for Envelope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if !deserializer.is_human_readable() {
-            return deserializer.deserialize_tuple(3, StoredVisitor);
+            return deserializer.deserialize_tuple(4, StoredVisitor);
         }
         let shown = Shown::deserialize(deserializer)?;
         let Shown { version, kind, request, agent, action, policy, nonce, expires_at, remind_at, .. } = shown;
-        let Shown { deciders, requester, escalates_at, edited_by, .. } = shown;
+        let Shown { deciders, requester, escalates_at, edited_by, rationale, .. } = shown;
         let later = Later { deciders, requester, escalates_at, edited_by };
         let kind = kind.unwrap_or_else(|| kind_by_place(request));
         let stored = Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at };
-        Ok(Self::of(version, stored, later))
+        Ok(Self::of(version, stored, later, rationale))
     }
 }
 
@@ -268,14 +280,15 @@ impl<'de> Visitor<'de> for StoredVisitor {
             let request = RequestId { turn, ordinal };
             let (kind, remind_at) = (kind_by_place(request), None);
             let stored = Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at };
-            return Ok(Envelope::of(0, stored, Later::default()));
+            return Ok(Envelope::of(0, stored, Later::default(), Rationale::default()));
         }
         let version = u16::try_from(first).ok().filter(|version| (1..=Envelope::VERSION).contains(version));
         let version =
             version.ok_or_else(|| de::Error::custom(format!("questions of version {first} are not known")))?;
         let stored = fields.next_element()?.ok_or_else(ends)?;
         let later = if version > 1 { fields.next_element()?.ok_or_else(ends)? } else { Later::default() };
-        Ok(Envelope::of(version, stored, later))
+        let rationale = if version > 2 { fields.next_element()?.ok_or_else(ends)? } else { Rationale::default() };
+        Ok(Envelope::of(version, stored, later, rationale))
     }
 }
 
@@ -284,7 +297,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::messages::Escalation;
+    use crate::messages::{Effect, Escalation};
 
     fn envelope() -> Envelope {
         Envelope {
@@ -301,12 +314,13 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
         }
     }
 
     #[test]
     fn an_approval_is_bound_to_every_field() {
-        let changes: [fn(&mut Envelope); 19] = [
+        let changes: [fn(&mut Envelope); 23] = [
             |e| e.version = 0,
             |e| e.kind = ActionKind::Handoff,
             |e| e.request.turn.run = RunId(Uuid::max()),
@@ -326,6 +340,10 @@ mod tests {
             |e| e.requester = Some("ann".into()),
             |e| e.escalates_at = Some(Timestamp::from_millis(1)),
             |e| e.edited_by = Some(Vote { by: "ann".into(), at: Timestamp::from_millis(1), until: None }),
+            |e| e.rationale.reason = Some("the tests need it".into()),
+            |e| e.rationale.effect = Some(Effect::Writes),
+            |e| e.rationale.tier = Some("dynamic".into()),
+            |e| e.rationale.rule = Some("each write".into()),
         ];
         let ids: std::collections::BTreeSet<ApprovalId> = changes
             .iter()
@@ -362,13 +380,17 @@ mod tests {
             newer,
             r#"{"action":"write_file","agent":"writer","arguments":{"text":"a"},"expires_at":1,"kind":"requested","nonce":"7","ordinal":0,"policy":"ask","remind_at":null,"run":"00000000-0000-0000-0000-000000000000","target":"REVIEW.md","turn":1,"version":1}"#
         );
+        let newer = text(&Envelope { version: 2, ..envelope() });
+        assert!(newer.contains(r#""deciders":{"at_least":1,"#) && newer.contains(r#""version":2"#), "{newer}");
+        assert!(!newer.contains("rationale"), "{newer}");
         let newest = text(&envelope());
-        assert!(newest.contains(r#""deciders":{"at_least":1,"#) && newest.contains(r#""version":2"#), "{newest}");
+        let rationale = r#""rationale":{"effect":null,"reason":null,"rule":null,"tier":null}"#;
+        assert!(newest.contains(rationale) && newest.contains(r#""version":3"#), "{newest}");
     }
 
     #[test]
     fn json_keeps_all_of_it() {
-        for version in [0, 1, Envelope::VERSION] {
+        for version in [0, 1, 2, Envelope::VERSION] {
             let envelope = Envelope { version, ..envelope() };
             let json = serde_json::to_value(&envelope).unwrap();
             assert_eq!(serde_json::from_value::<Envelope>(json).unwrap(), envelope);

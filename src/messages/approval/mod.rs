@@ -11,11 +11,13 @@ use super::{AgentName, Json, Timestamp};
 mod consent;
 mod deciders;
 mod envelope;
+mod rationale;
 mod votes;
 
 pub use consent::Consent;
 pub use deciders::{Deciders, Escalation, Groups};
 pub use envelope::Envelope;
+pub use rationale::Rationale;
 pub(crate) use votes::Barred;
 pub use votes::{Vote, Votes};
 

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::messages::{
     Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Cost, Deciders, Decision, Effect,
-    Envelope, Escalation, Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Refusal, RequestId, Resolution,
-    Submission, Task, Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict, Vote,
+    Envelope, Escalation, Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Rationale, Refusal, RequestId,
+    Resolution, Submission, Task, Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict, Vote,
 };
 use crate::storage::Memory;
 
@@ -57,6 +57,7 @@ fn every_event() -> Vec<RunEvent> {
         requester: None,
         escalates_at: None,
         edited_by: None,
+        rationale: Rationale::default(),
         nonce: 9,
         expires_at: at,
         remind_at: None,
@@ -218,6 +219,7 @@ fn the_bytes_of_what_people_are_asked_in_time_are_golden() {
         requester: None,
         escalates_at: None,
         edited_by: None,
+        rationale: Rationale::default(),
         nonce: 9,
         expires_at: at,
         remind_at,
@@ -271,7 +273,7 @@ fn the_bytes_of_what_several_people_decide_are_golden() {
     let escalation = Some(Escalation { after: Duration::from_secs(60), group: "leads".into() });
     let vote = |by: &str, until| Vote { by: by.into(), at, until };
     let envelope = Envelope {
-        version: Envelope::VERSION,
+        version: 2,
         kind: ActionKind::Requested,
         request,
         agent: AgentName::new("writer").unwrap(),
@@ -284,6 +286,7 @@ fn the_bytes_of_what_several_people_decide_are_golden() {
         requester: Some("laptop".into()),
         escalates_at: Some(at),
         edited_by: Some(vote("bob", None)),
+        rationale: Rationale::default(),
     };
     let (approval, by, reason) = (envelope.id(), "cat".into(), "".into());
     let votes = vec![vote("bob", None), vote("cat", Some(at))];
@@ -294,6 +297,31 @@ fn the_bytes_of_what_several_people_decide_are_golden() {
     ];
     assert_eq!(stored(events.clone()).whole(), events);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/deciders");
+    crate::testing::golden::check(folder, &stored(events));
+}
+
+#[test]
+fn the_bytes_of_why_people_are_asked_are_golden() {
+    let (turn, ordinal, at) = (3, 2, Timestamp::from_millis(1_767_225_600_000));
+    let (tier, rule) = (Some("user_defined".into()), Some("each write".into()));
+    let envelope = Envelope {
+        version: Envelope::VERSION,
+        kind: ActionKind::Requested,
+        request: RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal },
+        agent: AgentName::new("writer").unwrap(),
+        action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
+        policy: "ask".into(),
+        nonce: 9,
+        expires_at: at,
+        remind_at: None,
+        deciders: Deciders::default(),
+        requester: None,
+        escalates_at: None,
+        edited_by: None,
+        rationale: Rationale { effect: Some(Effect::Writes), tier, rule, ..Rationale::from("the tests need it") },
+    };
+    let events = vec![RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope), at }];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/rationale");
     crate::testing::golden::check(folder, &stored(events));
 }
 

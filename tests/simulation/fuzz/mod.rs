@@ -12,8 +12,8 @@ use std::sync::Arc;
 use callboard::actors::approvals::{Card, Rows};
 use callboard::messages::{
     Action, ActionKind, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan,
-    Reducer, RequestId, RunEvent, RunId, Schema, SendTo, State, StateRules, Submission, Task, TraceId, TurnId, Verdict,
-    visible_lines,
+    Rationale, Reducer, RequestId, RunEvent, RunId, Schema, SendTo, State, StateRules, Submission, Task, TraceId,
+    TurnId, Verdict, visible_lines,
 };
 use callboard::storage::{Append, Durability, Expected, Fence, Journal, Key, Memory, Put, Storage, Transfer};
 use callboard::supervision::runs::{Diff, Follower, Fork, Replay, ReplayError, Run};
@@ -363,6 +363,7 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce: 7,
             expires_at: ManualClock::START,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard::actors::{Reservation, TurnError};
 use callboard::messages::{
-    Action, AgentEvent, Authority, Command, Cost, Handoffs, Intent, Json, OnUnknown, Reconciled, Refusal,
+    Action, AgentEvent, Authority, Command, Cost, Handoffs, Intent, Json, OnUnknown, Rationale, Reconciled, Refusal,
 };
 use futures::future::BoxFuture;
 
@@ -35,9 +35,8 @@ pub(super) trait Host: Send + Sync {
     /// Asks people a question, and waits for the answer.
     fn ask(&self, call: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>>;
 
-    /// Asks people for consent; `each_time` ignores decisions for the whole run.
-    fn approve(&self, call: &Arc<str>, action: Action, each_time: bool)
-    -> BoxFuture<'_, Result<Permission, TurnError>>;
+    /// Asks people for consent.
+    fn approve(&self, call: &Arc<str>, asked: Asked) -> BoxFuture<'_, Result<Permission, TurnError>>;
 
     /// Delegates a task. `Err` within is an answer for the model.
     fn delegate(
@@ -96,6 +95,14 @@ pub(super) struct Outside<'a> {
     pub(super) before: BoxFuture<'a, Json>,
     /// Finds out the outcome of an earlier execution.
     pub(super) reconcile: Box<dyn FnOnce(Intent) -> BoxFuture<'a, Result<Reconciled, TurnError>> + Send + 'a>,
+}
+
+/// What people are asked about a use of a tool.
+pub(super) struct Asked {
+    pub(super) action: Action,
+    /// Decisions for the whole run do not count.
+    pub(super) each_time: bool,
+    pub(super) rationale: Rationale,
 }
 
 /// The decision of people about a use of a tool.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::actors::{DelegationError, Reservation, Turn, TurnError};
-use callboard::messages::{Action, AgentEvent, Authority, Command, Cost, Handoffs, Json, Refusal};
+use callboard::messages::{AgentEvent, Authority, Command, Cost, Handoffs, Json, Refusal};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::tool::{Asker, ToolScope};
 
-use super::host::{Host, Outside, Permission};
+use super::host::{Asked, Host, Outside, Permission};
 
 /// A turn of a board.
 pub(super) struct InTurn<'t>(pub(super) &'t Turn);
@@ -46,12 +46,10 @@ impl Host for InTurn<'_> {
         self.0.people().ask(question).boxed()
     }
 
-    fn approve(&self, _: &Arc<str>, action: Action, each_time: bool) -> BoxFuture<'_, Result<Permission, TurnError>> {
-        let asked = if each_time {
-            self.0.people().approve_each_time(action).boxed()
-        } else {
-            self.0.people().approve(action).boxed()
-        };
+    fn approve(&self, _: &Arc<str>, asked: Asked) -> BoxFuture<'_, Result<Permission, TurnError>> {
+        let Asked { action, each_time, rationale } = asked;
+        let people = self.0.people().because(rationale);
+        let asked = if each_time { people.approve_each_time(action).boxed() } else { people.approve(action).boxed() };
         async move {
             match asked.await {
                 Ok(action) => Ok(Permission::Granted(action)),

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::tool::ToolScope;
 
-use super::host::{Host, Outside, Permission};
+use super::host::{Asked, Host, Outside, Permission};
 
 /// A loop without a board: its events are a stream, and the holder of its handle decides and answers.
 #[derive(Clone)]
@@ -82,9 +82,9 @@ impl Host for Alone {
         answered(answer).boxed()
     }
 
-    fn approve(&self, call: &Arc<str>, action: Action, _: bool) -> BoxFuture<'_, Result<Permission, TurnError>> {
+    fn approve(&self, call: &Arc<str>, asked: Asked) -> BoxFuture<'_, Result<Permission, TurnError>> {
         let (sender, decision) = oneshot::channel();
-        self.pending.permissions.lock().insert(Arc::clone(call), (action, sender));
+        self.pending.permissions.lock().insert(Arc::clone(call), (asked.action, sender));
         answered(decision).boxed()
     }
 

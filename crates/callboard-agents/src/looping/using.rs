@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callboard::actors::TurnError;
-use callboard::messages::{AgentEvent, Command, Handoffs, Json, Refusal, ToolCall};
+use callboard::messages::{AgentEvent, Command, Handoffs, Json, Rationale, Refusal, ToolCall};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, ready};
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use crate::tool::ToolError;
 use super::AgentLoop;
 use super::context::{Answered, LoopContext};
 use super::delegating::SummedUp;
-use super::host::{Host, Permission};
+use super::host::{Asked, Host, Permission};
 use super::text::words;
 use super::uses::Use;
 
@@ -141,8 +141,16 @@ impl AgentLoop {
             let Use::AfterPermission(action, effect) = one else { continue };
             context.lock().pending_permissions.insert(Arc::clone(&call.id), action.clone());
             host.show(AgentEvent::PermissionAsked { call: Arc::clone(&call.id), action: action.clone() });
-            let each_time = self.settings.tier == Tier::Dynamic || self.settings.asking.contains(&call.name);
-            let decided = host.approve(&call.id, action.clone(), each_time);
+            let (tier, is_named) = (self.settings.tier, self.settings.asking.contains(&call.name));
+            let rule = if is_named { "the agent's permissions ask each time before this tool" } else { tier.rule() };
+            let rationale = Rationale {
+                reason: context.lock().texts.last().cloned(),
+                effect: Some(*effect),
+                tier: Some(tier.to_string().into()),
+                rule: Some(rule.into()),
+            };
+            let each_time = tier == Tier::Dynamic || is_named;
+            let decided = host.approve(&call.id, Asked { action: action.clone(), each_time, rationale });
             let effect = *effect;
             asked.push(async move { (position, effect, decided.await) });
         }

@@ -296,10 +296,11 @@ impl<'a> Conversation<'a> {
             Request::Step(name, once) => step(turn, name, once, id, self.begun.clone()).boxed(),
             Request::Delegate(delegate) => delegated(turn, delegate).boxed(),
             Request::Ask(question) => async move { Reply::of(turn.people().ask(question).await) }.boxed(),
-            Request::Approve(action, each_time) => async move {
+            Request::Approve { action, each_time, reason } => async move {
+                let people = turn.people().because(&*reason);
                 let approved = match each_time {
-                    true => turn.people().approve_each_time(action).await,
-                    false => turn.people().approve(action).await,
+                    true => people.approve_each_time(action).await,
+                    false => people.approve(action).await,
                 };
                 Reply::of(approved.and_then(|action| Json::of(action).map_err(TurnError::from)))
             }
@@ -360,7 +361,7 @@ fn asked_by(request: &Request) -> Option<Asked<'static>> {
         Request::Context(Entry::Set { .. }) => of_context("ContextSet", Effect::Notes),
         Request::Context(Entry::Touch { .. }) => of_context("ContextTouch", Effect::Notes),
         Request::Context(Entry::Delete { .. }) => of_context("ContextDelete", Effect::Notes),
-        Request::Step(..) | Request::Approve(..) | Request::Reserve(_) | Request::Settle(..) => None,
+        Request::Step(..) | Request::Approve { .. } | Request::Reserve(_) | Request::Settle(..) => None,
     }
 }
 

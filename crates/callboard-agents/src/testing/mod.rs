@@ -99,6 +99,14 @@ impl ScriptedModel {
         self.with(Line { calls, ..Line::default() })
     }
 
+    /// Sets the text that the last answer has before its calls.
+    pub fn saying(self, text: &str) -> Self {
+        if let Some(line) = self.0.lines.lock().back_mut() {
+            line.pieces = vec![text.to_owned()];
+        }
+        self
+    }
+
     /// Sets the reason for which the last answer stops.
     pub fn stops(self, stop: StopReason) -> Self {
         if let Some(line) = self.0.lines.lock().back_mut() {

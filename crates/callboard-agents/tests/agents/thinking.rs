@@ -8,7 +8,7 @@ use crate::common::models::{self, Path, counting};
 use crate::common::{assert_nothing_left, builder, finish, people, until};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
-use callboard::messages::{AgentEvent, Cost, Message, Refusal, RunEvent, StateRules, Usage};
+use callboard::messages::{AgentEvent, Cost, Message, Rationale, Refusal, RunEvent, StateRules, Usage};
 use callboard::prelude::*;
 use callboard::supervision::runs::Replay;
 use callboard_agents::testing::ScriptedModel;
@@ -301,11 +301,16 @@ async fn a_tool_is_used_with_the_bytes_that_were_approved_and_a_denial_reaches_t
     let tools = Tools::new().with(counting("write", Effect::Writes, &count)).unwrap();
     let model = ScriptedModel::new()
         .calls_all([("write", json!({ "path": "a" }).into()), ("write", json!({ "path": "b" }).into())])
+        .saying("Both files lack a title.")
         .says("done");
     let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     for _ in 0..2 {
         let envelope = people::approval(&board).await;
+        let Rationale { reason, effect, tier, rule } = &envelope.rationale;
+        assert_eq!((reason.as_deref(), *effect), (Some("Both files lack a title."), Some(Effect::Writes)));
+        let because = "people are asked before an agent of a file changes or discloses anything";
+        assert_eq!((tier.as_deref(), rule.as_deref()), (Some("user_defined"), Some(because)));
         assert_eq!((&*envelope.action.action, count.load(Ordering::Relaxed)), ("write", 0));
         match &*envelope.action.target {
             "a" => board.people().approve(envelope.id(), "ann").await.unwrap(),

@@ -446,7 +446,7 @@ async fn a_process_can_have_people_asked_each_time() {
 begin()
 turn = hear()
 for id, each_time in enumerate([False, False, True]):
-    tell(type="approve", id=id, action="burn", target="x", arguments={}, each_time=each_time)
+    tell(type="approve", id=id, action="burn", target="x", arguments={}, each_time=each_time, reason=f"reason {id}")
     assert hear()["type"] == "result"
 end(turn, output="done")
 "#;
@@ -456,6 +456,10 @@ end(turn, output="done")
     board.people().answer(first.id(), Response::ApproveForRun(secs(3_600)), "ann").await.unwrap();
     let again = people::approval(&board).await;
     assert_eq!(again.request.ordinal, 2, "the second one was covered");
+    assert_eq!(
+        (first.rationale.reason.as_deref(), again.rationale.reason.as_deref()),
+        (Some("reason 0"), Some("reason 2"))
+    );
     board.people().approve(again.id(), "ann").await.unwrap();
     assert_eq!(ended(&run).await.output, "done");
     board.shutdown().await;

@@ -218,7 +218,7 @@ impl kept::Ledger for Ledger {
 
 #[cfg(test)]
 mod tests {
-    use callboard::messages::{Action, AgentName, RequestId, Terms, Timestamp, TurnId};
+    use callboard::messages::{Action, AgentName, Rationale, RequestId, Terms, Timestamp, TurnId};
     use serde_json::json;
 
     use super::*;
@@ -239,6 +239,7 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce,
             expires_at: Timestamp::from_millis(0),
         }

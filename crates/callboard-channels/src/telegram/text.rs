@@ -34,7 +34,7 @@ pub(super) fn told(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use callboard::actors::approvals::Card;
-    use callboard::messages::{Action, ActionKind, AgentName, RequestId, Terms, Timestamp, TurnId};
+    use callboard::messages::{Action, ActionKind, AgentName, Rationale, RequestId, Terms, Timestamp, TurnId};
     use serde_json::json;
 
     use super::*;
@@ -53,6 +53,7 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce: 7,
             expires_at: Timestamp::from_millis(0),
         }

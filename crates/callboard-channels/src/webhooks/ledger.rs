@@ -218,7 +218,7 @@ impl kept::Ledger for Ledger {
 
 #[cfg(test)]
 mod tests {
-    use callboard::messages::{Action, ActionKind, AgentName, Deciders, RequestId, TurnId};
+    use callboard::messages::{Action, ActionKind, AgentName, Deciders, Rationale, RequestId, TurnId};
     use serde_json::json;
 
     use super::*;
@@ -239,6 +239,7 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce,
             expires_at: Timestamp::from_millis(0),
         }

@@ -2,9 +2,10 @@
 //! maud escapes what is left.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use callboard::actors::approvals::Card;
-use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, visible_lines};
+use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, Rationale, visible_lines};
 use callboard_text::{disguised, exact};
 use maud::{Markup, html};
 
@@ -34,6 +35,8 @@ const MAX_CHOICE: usize = 120;
 
 /// The most words that look like others which are shown of an action.
 const MAX_DISGUISED: usize = 4;
+/// The most characters of what an agent says about an action.
+const MAX_REASON: usize = 400;
 
 /// The names of the agents that are neither built in nor those of a base of facts.
 pub(super) fn own_agents(context: &Context) -> Vec<String> {
@@ -197,6 +200,9 @@ pub(super) fn whole(item: &Item, wait: Option<&Pending>) -> Markup {
         @if let Some(Pending::Approval(envelope)) = wait && is_line_cut(envelope) {
             pre.text dir="auto" { (exact(&envelope.action.action)) "\n" (exact(&envelope.action.target)) }
         }
+        @if let Some(Pending::Approval(envelope)) = wait && let Some(reason) = &envelope.rationale.reason {
+            pre.text.prose dir="auto" { (visible_lines(reason)) }
+        }
         @if let Some(text) = text { pre.text.prose[is_prose] dir="auto" { (text) } }
     }
 }
@@ -204,7 +210,10 @@ pub(super) fn whole(item: &Item, wait: Option<&Pending>) -> Markup {
 /// Whether the line of an action does not have all of it.
 fn is_line_cut(envelope: &Envelope) -> bool {
     let is_cut = |text: &str| text.chars().nth(MAX_WORD).is_some();
-    is_cut(&envelope.action.action) || is_cut(&envelope.action.target)
+    let is_reason_cut = |reason: &Arc<str>| reason.chars().nth(MAX_REASON).is_some();
+    is_cut(&envelope.action.action)
+        || is_cut(&envelope.action.target)
+        || envelope.rationale.reason.as_ref().is_some_and(is_reason_cut)
 }
 
 /// A text of which a page has the beginning and the end: what is deceptive could be at either.
@@ -259,14 +268,14 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                 p.what { @match wait { Some(wait) => (what(wait)), None => (failure(item)) } }
                 @if let Some(at) = item.since { (shown_time(at)) }
             }
-            @if let Some(Pending::Approval(envelope)) = wait { (notes(envelope, left)) }
+            @if let Some(Pending::Approval(envelope)) = wait { (reason(envelope)) (notes(envelope, left)) }
             @if let Some(Shortened { begin, left_out, end, .. }) = &text {
                 @let is_prose = wait.is_some_and(is_prose);
                 div data-text {
                     pre.text.prose[is_prose] dir="auto" { (begin) }
                     @if *left_out > 0 || is_line_cut {
                         p.cut {
-                            @if *left_out > 0 { (left_out) " more characters. " } @else { "The line above is cut. " }
+                            @if *left_out > 0 { (left_out) " more characters. " } @else { "What is above is cut. " }
                             button.quiet type="button" data-whole { "Show all" }
                         }
                     }
@@ -283,6 +292,7 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                 @if let Some(run) = item.run { div { dt { "Run" } dd { a href={ "/runs/" (run) } { code { (short(run)) } } } } }
                 @if let Some(Pending::Approval(envelope)) = wait
                     && let Some(code) = Card::of(envelope).code() { div { dt { "Code" } dd { code { (code) } } } }
+                @if let Some(Pending::Approval(envelope)) = wait { (rule(&envelope.rationale)) }
                 @match expires {
                     Some((otherwise, at)) => div { dt { (otherwise) } dd { (shown_time(at)) } },
                     None => div { dt { "Meanwhile" } dd { (item.otherwise) } },
@@ -297,6 +307,27 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
             }
             p.result role="status" {}
         }
+    }
+}
+
+/// What the agent says about why it wants to do it. Nobody has checked that, so it is marked as its own words.
+fn reason(envelope: &Envelope) -> Markup {
+    html! {
+        @if let Some(reason) = &envelope.rationale.reason {
+            p.hint { "In the agent's own words:" }
+            blockquote dir="auto" { (word(&reason.split_whitespace().collect::<Vec<_>>().join(" "), MAX_REASON)) }
+        }
+    }
+}
+
+/// What the tool of an action may change, and by which rule people are asked.
+fn rule(rationale: &Rationale) -> Markup {
+    let Rationale { effect, tier, rule, .. } = rationale;
+    html! {
+        @if let Some(effect) = effect {
+            div { dt { "Effect" } dd { (effect.name()) @if let Some(tier) = tier { " (" (word(tier, MAX_WORD)) " agent)" } } }
+        }
+        @if let Some(rule) = rule { div { dt { "Rule" } dd { (word(rule, MAX_WORD)) } } }
     }
 }
 

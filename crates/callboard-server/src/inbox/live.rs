@@ -22,15 +22,19 @@ pub(crate) type Seen = watch::Receiver<Arc<Gathered>>;
 pub(crate) struct Live(Arc<Mutex<Weak<watch::Sender<Arc<Gathered>>>>>);
 
 impl Live {
-    /// Begins to watch. The first value is as it is now.
+    /// Begins to watch. The first value is as it is now, or as it was gathered last for those who watch already.
     ///
     /// # Errors
     /// The store cannot be read.
     pub(crate) async fn watch(&self, sources: Sources) -> Result<Seen, Problem> {
+        let watched = |live: &Weak<watch::Sender<_>>| live.upgrade().map(|sender| sender.subscribe());
+        if let Some(seen) = watched(&self.0.lock()) {
+            return Ok(seen);
+        }
         let now = Arc::new(sources.gather().await?);
         let mut live = self.0.lock();
-        if let Some(sender) = live.upgrade() {
-            return Ok(sender.subscribe());
+        if let Some(seen) = watched(&live) {
+            return Ok(seen);
         }
         let (sender, seen) = watch::channel(now);
         let sender = Arc::new(sender);

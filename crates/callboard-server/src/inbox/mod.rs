@@ -178,7 +178,8 @@ async fn completed(context: &Context, caller: &Caller, items: Vec<Item>) -> Vec<
     items
 }
 
-async fn may_not(context: &Context, caller: &Caller, item: &Item) -> Option<String> {
+/// Why the caller may not decide about an item.
+pub(crate) async fn may_not(context: &Context, caller: &Caller, item: &Item) -> Option<String> {
     if let Some(scope) = item.id.scope().filter(|scope| !caller.scopes.contains(scope)) {
         return Some(format!("{} does not have the scope {}", visible(&caller.name), scope));
     }

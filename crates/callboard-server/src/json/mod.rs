@@ -198,6 +198,7 @@ pub fn pending(pending: &Pending) -> Value {
             "requester": envelope.requester,
             "escalates_at": envelope.escalates_at.map(time),
             "edited_by": envelope.edited_by.as_ref().map(|vote| &vote.by),
+            "rationale": stable(&envelope.rationale),
         }),
         Pending::Question(question) => {
             json!({ "kind": "question", "agent": question.agent, "question": question.question })

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard::messages::{
     Action, ActionKind, AgentName, ApprovalId, AskedOutcome, Authority, Chain, Command, ContextStrategy,
-    ConversationId, Cost, Decision, Effect, Envelope, Failure, FailureKind, Intent, Json, Limits, Order, Reducer,
-    Refusal, RequestId, Resolution, RunId, Schema, SendTo, Terms, Timestamp, Usage, Verdict,
+    ConversationId, Cost, Decision, Effect, Envelope, Failure, FailureKind, Intent, Json, Limits, Order, Rationale,
+    Reducer, Refusal, RequestId, Resolution, RunId, Schema, SendTo, Terms, Timestamp, Usage, Verdict,
 };
 
 use super::*;
@@ -39,6 +39,7 @@ fn envelope() -> Envelope {
         requester: None,
         escalates_at: None,
         edited_by: None,
+        rationale: Rationale::default(),
         nonce: 7,
         expires_at: at(),
     }

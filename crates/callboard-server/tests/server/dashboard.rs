@@ -12,7 +12,7 @@ use axum::http::Request;
 use axum::response::Response;
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
-use callboard::messages::{Action, Timestamp, Usage};
+use callboard::messages::{Action, Effect, Rationale, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard_server::private::{Client, listen};
 use callboard_server::{PagesAt, Scope, Server, TokenSpec, Tokens};
@@ -49,7 +49,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A server with pages, over a board with an agent that asks and one that waits, and its private socket.
 pub(crate) struct Pages {
     pub(crate) board: Callboard,
-    tokens: Tokens,
+    pub(crate) tokens: Tokens,
     clock: Arc<Moved>,
     router: Router,
     client: Client,
@@ -670,7 +670,11 @@ async fn an_approval_shows_what_an_edit_changes_words_that_look_like_others_and_
     let edits = |turn: Turn| async move {
         turn.reserve(2_000).await?.settle(Usage::of(1_000, 200));
         let arguments = json!({ "path": "src/m\u{430}in.rs", "old": "one\n<b>two\n", "new": "one\nthree\n" });
-        turn.people().approve(Action::new("FileWrite", "src/m\u{430}in.rs", arguments)).await?;
+        let rule = Some("each write".into());
+        let said = Rationale::from("the tests\nneed <b>it</b>");
+        let rationale = Rationale { effect: Some(Effect::Writes), tier: Some("dynamic".into()), rule, ..said };
+        let action = Action::new("FileWrite", "src/m\u{430}in.rs", arguments);
+        turn.people().because(rationale).approve(action).await?;
         Ok(Command::output(1))
     };
     let gives = |turn: Turn| async move { Ok(Command::output(turn.delegate("edits", "x").await?)) };
@@ -686,6 +690,9 @@ async fn an_approval_shows_what_an_edit_changes_words_that_look_like_others_and_
         "<code>m\\u{430}in</code> looks like <code>main</code>, and is not",
         "<dt>Chain</dt><dd><bdi>gives → edits</bdi></dd>",
         "<dt>So far</dt><dd>1200 tokens</dd>",
+        "In the agent's own words:</p><blockquote dir=\"auto\">the tests need &lt;b&gt;it&lt;/b&gt;</blockquote>",
+        "<dt>Effect</dt><dd>writes (dynamic agent)</dd>",
+        "<dt>Rule</dt><dd>each write</dd>",
     ] {
         assert!(row.contains(part), "{part} is not in {row}");
     }

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use callboard::Builder;
-use callboard::messages::{Backoff, Schema};
+use callboard::actors::PolicyQuestion;
+use callboard::messages::{Action, Backoff, Consent, Deciders, Groups, Pending, Schema};
 use callboard::prelude::*;
-use callboard_server::{PagesAt, Scope};
+use callboard_server::{PagesAt, Scope, TokenSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -85,6 +86,62 @@ async fn a_run_has_a_page_with_its_turns_its_handoff_and_its_events() {
     pages.end().await;
 }
 
+/// An action that two of a group approve, and one that is denied: each with all that people saw and did.
+#[tokio::test]
+async fn a_run_says_what_people_were_asked_and_what_they_decided() {
+    let folder = tempfile::tempdir().unwrap();
+    let writes = |turn: Turn| async move {
+        let action = |path: &str| Action::new("FileWrite", path, json!({ "path": path, "text": HOSTILE }));
+        turn.people().because("the tests <b>need it").approve(action("a.txt")).await?;
+        turn.people().approve(action("b.txt")).await?;
+        Ok(Command::output("written"))
+    };
+    let two = |question: &PolicyQuestion<'_>| {
+        let of_ops = Deciders { at_least: 2, ..Deciders::of("ops") };
+        match &*question.action.target {
+            "a.txt" => Consent::AskOf { deciders: of_ops.into(), within: None },
+            _ => question.default_consent(),
+        }
+    };
+    let groups = Groups::default().group("ops", ["ann", "bob"]);
+    let builder = Callboard::builder().agent("writes", writes).approval_policy(two).groups(groups);
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    pages.tokens.add(TokenSpec::new("eve", [Scope::Read, Scope::Approve])).unwrap();
+    let (owner, eve) = (pages.sign_in(&json!({})).await, pages.sign_in(&json!({ "token": "eve" })).await);
+    let run = pages.board.submit(Task::new("write").to("writes")).await.unwrap();
+    let path = format!("/runs/{}", run.id());
+    let Some(Pending::Approval(first)) = run.next_pending().await.unwrap() else { panic!("it asks") };
+    let people = pages.board.people().via("telegram");
+    people.approve(first.id(), "ann").await.unwrap();
+    let (_, open) = text(&pages, &eve, &path).await;
+    for part in [
+        "<span class=\"kind warn\">open</span>",
+        "Decided by 2 of ops · approved by <bdi>ann</bdi>",
+        "It says: <bdi>the tests &lt;b&gt;need it</bdi>",
+        "See it in the overview</a><span class=\"dim\"> You do not decide this: ",
+    ] {
+        assert!(open.contains(part), "{part} is not in {open}");
+    }
+    people.approve(first.id(), "bob").await.unwrap();
+    let Some(Pending::Approval(second)) = run.next_pending().await.unwrap() else { panic!("it asks again") };
+    let (_, open) = text(&pages, &owner, &path).await;
+    assert!(open.contains("Decide in the overview</a></li>"), "{open}");
+    people.deny(second.id(), "ann", "not <i>this").await.unwrap();
+    run.result().await.unwrap();
+    let (_, page) = text(&pages, &owner, &path).await;
+    for part in [
+        "<span class=\"kind good\">approved</span>",
+        "By <bdi>bob</bdi> (telegram)</p>",
+        "<span class=\"kind bad\">denied</span>",
+        "By <bdi>ann</bdi> (telegram): <bdi>not &lt;i&gt;this</bdi>",
+        "  &quot;text&quot;: &quot;&lt;/pre&gt;&lt;script&gt;globalThis.attacked=1&lt;/script&gt;\\u{202e}x&quot;",
+        &*second.id().to_string(),
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    pages.end().await;
+}
+
 #[tokio::test]
 async fn an_open_run_says_why_it_waits_and_can_be_cancelled_and_a_failed_one_tried_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +150,7 @@ async fn an_open_run_says_why_it_waits_and_can_be_cancelled_and_a_failed_one_tri
     run.next_pending().await.unwrap();
     let path = format!("/runs/{}", run.id());
     let (_, page) = text(&pages, &browser, &path).await;
-    for part in ["Waits for an answer", "asks: <bdi>who?</bdi>", "href=\"/#question:", "/cancel"] {
+    for part in ["Waits for an answer", "<bdi>asks: who?</bdi>", "href=\"/#question:", "/cancel"] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
     let cancel = format!("/v1/delegations/{}/cancel", run.id());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{
-    Action, AgentLimit, AgentName, Answer, Command, Cost, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal,
-    RequestId, Resolution, Usage,
+    Action, AgentLimit, AgentName, Answer, Command, Cost, Decision, Failure, Intent, Json, OnUnknown, Order, Rationale,
+    Refusal, RequestId, Resolution, Usage,
 };
 
 /// The largest command, in bytes of its parts as text.
@@ -93,6 +93,8 @@ pub(crate) enum TurnRequest {
         action: Action,
         /// Asks even if people have approved the action for the whole run.
         each_time: bool,
+        /// Why people are asked.
+        rationale: Rationale,
     },
     /// Reserve tokens.
     Reserve {

@@ -289,8 +289,8 @@ mod tests {
 
     use crate::messages::{
         Action, ActionKind, AgentLimit, AgentName, AskedOutcome, Chain, Command, ConversationId, Cost, Envelope,
-        Failure, FailureKind, Intent, Json, Limits, Order, RequestId, Submission, Task, Timestamp, TraceId, Update,
-        Usage, Verdict,
+        Failure, FailureKind, Intent, Json, Limits, Order, Rationale, RequestId, Submission, Task, Timestamp, TraceId,
+        Update, Usage, Verdict,
     };
     use serde_json::json;
     use uuid::Uuid;
@@ -504,6 +504,7 @@ mod tests {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce: 9,
             expires_at: at,
             remind_at: Some(at),

@@ -165,6 +165,8 @@ pub(super) enum Line {
         arguments: Json,
         #[serde(default)]
         each_time: bool,
+        #[serde(default)]
+        reason: String,
     },
     /// Checks whether a handoff would be admitted.
     CheckHandoff {
@@ -244,8 +246,13 @@ pub(super) enum Request {
     Step(String, Option<(Intent, Option<OnUnknown>)>),
     Delegate(Delegate),
     Ask(Json),
-    /// `true` to ask each time, whatever was decided for the whole run.
-    Approve(Action, bool),
+    Approve {
+        action: Action,
+        /// Whether to ask each time, whatever was decided for the whole run.
+        each_time: bool,
+        /// Why, in the agent's words; empty without.
+        reason: String,
+    },
     CheckHandoff(Box<Command>),
     Context(Entry),
     Reserve(u64),
@@ -402,8 +409,9 @@ impl Line {
                 IncomingMessage::Request(id, Request::Delegate(delegate))
             }
             Self::Ask { id, question } => IncomingMessage::Request(id, Request::Ask(question)),
-            Self::Approve { id, action, target, arguments, each_time } => {
-                IncomingMessage::Request(id, Request::Approve(Action::new(&action, &target, arguments), each_time))
+            Self::Approve { id, action, target, arguments, each_time, reason } => {
+                let action = Action::new(&action, &target, arguments);
+                IncomingMessage::Request(id, Request::Approve { action, each_time, reason })
             }
             Self::CheckHandoff { id, goto } => {
                 IncomingMessage::Request(id, Request::CheckHandoff(Box::new(Command { goto, ..Command::default() })))

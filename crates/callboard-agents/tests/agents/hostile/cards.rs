@@ -134,9 +134,11 @@ fn assert_honest(envelope: &Envelope, written: &str) {
     assert!(
         card.starts_with(&format!("── approval {} ──\nagent     clerk\naction    writes\ntarget    ", envelope.id()))
     );
-    // Words that look like others are named below the code.
+    // Words that look like others are named below the code, and below them why people are asked.
     let looks = card.lines().filter(|line| line.starts_with("looks     ")).count();
-    let mut below = card.lines().skip(6 + looks);
+    let why: Vec<&str> = card.lines().skip(6 + looks).take(2).collect();
+    assert!(why[0].starts_with("effect    ") && why[1].starts_with("rule      "), "{card}");
+    let mut below = card.lines().skip(8 + looks);
     assert!(below.all(|line| line.starts_with("  │ ") || line.starts_with("  … ")), "{card}");
     for (position, word) in
         ["── approval ", "agent     ", "action    ", "target    ", "expires   ", "code      "].iter().enumerate()

@@ -1,8 +1,9 @@
 //! The page of a run: what it is about, why it waits, its turns in time, and its events.
 //!
-//! `story` has what the events tell about the turns, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
+//! `story` has what the events tell about the turns, `consents` what people were asked to allow, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
 //! turns, and `live` when they are read again. Each part of a page has a bound, however long a run is.
 
+mod consents;
 mod live;
 mod query;
 pub(super) mod state;
@@ -16,14 +17,17 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
+use callboard::messages::Pending;
 use callboard::runtime::RunHandle;
 use maud::{Markup, html};
 
+use self::consents::Consents;
 use self::query::Asked;
 use self::texts::short;
 use super::pages::{self, Reader};
 use crate::context::{Context, Shared};
 use crate::delegations::find;
+use crate::inbox::{Item, may_not};
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
@@ -77,8 +81,21 @@ pub(super) async fn part(
 
 async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked) -> Result<Markup, Problem> {
     let (history, fold) = (run.history().await?, run.read().await?);
-    let may_change = caller.scopes.contains(&Scope::Delegate);
-    Ok(view::parts(&view::Seen { history: &history, run: &fold, now: context.now(), may_change }, asked))
+    let (now, may_change) = (context.now(), caller.scopes.contains(&Scope::Delegate));
+    let mut consents = Consents::of(&history);
+    consents.complete(&context.board).await?;
+    let pending = if fold.result().is_some() { Vec::new() } else { fold.pending() };
+    let pending: Vec<Pending> = pending.into_iter().filter(|wait| !wait.is_expired(now)).collect();
+    let mut waits = Vec::new();
+    for wait in pending.iter().take(view::MAX_WAITS) {
+        let item = Item::of_pending(wait);
+        let may_not = may_not(context, caller, &item).await;
+        waits.push(Item { may_not, ..item });
+    }
+    let more = pending.len() - waits.len();
+    let seen =
+        view::Seen { history: &history, run: &fold, consents: &consents, waits: (&waits, more), now, may_change };
+    Ok(view::parts(&seen, asked))
 }
 
 /// The workflow of a run as an image, in which no script runs.

@@ -21,6 +21,16 @@ pub(crate) fn lines(text: &str, most: usize) -> String {
     }
 }
 
+/// As [`lines`], of what people decide by: what is left out is counted.
+pub(crate) fn cut_lines(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => visible_lines(text),
+        Some((end, _)) => {
+            format!("{}… ({} more characters)", visible_lines(&text[..end]), text[end..].chars().count())
+        }
+    }
+}
+
 /// A time, which the script shows in the zone of the reader.
 pub(crate) fn shown_time(at: Timestamp) -> Markup {
     let shown = at.to_string();

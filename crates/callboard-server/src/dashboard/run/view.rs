@@ -1,9 +1,10 @@
 //! The parts of the page of a run.
 
-use callboard::messages::{Interrupt, Pending, RunEvent, Timestamp};
+use callboard::messages::{RunEvent, Timestamp};
 use callboard::supervision::runs::Run;
 use maud::{Markup, html};
 
+use super::consents::Consents;
 use super::query::{Asked, KINDS, is_failure};
 use super::state::badge;
 use super::story::{End, Story, TurnRow};
@@ -16,7 +17,7 @@ use crate::json as shapes;
 const MAX_TURNS: usize = 20;
 const MAX_EVENTS: usize = 40;
 /// The most things that it waits for which are listed.
-const MAX_WAITS: usize = 10;
+pub(super) const MAX_WAITS: usize = 10;
 /// The most characters of a task, of a result and of an event.
 const MAX_TASK: usize = 600;
 const MAX_EVENT: usize = 160;
@@ -25,6 +26,9 @@ const MAX_EVENT: usize = 160;
 pub(super) struct Seen<'s> {
     pub(super) history: &'s [RunEvent],
     pub(super) run: &'s Run,
+    pub(super) consents: &'s Consents<'s>,
+    /// What waits for people, the first of it, and how much more does.
+    pub(super) waits: (&'s [Item], usize),
     pub(super) now: Timestamp,
     /// Whether the reader may cancel it and try it again.
     pub(super) may_change: bool,
@@ -38,6 +42,7 @@ pub(super) fn parts(seen: &Seen<'_>, asked: &Asked) -> Markup {
         p.state #run-state role="status" {}
         section #run-waits data-swap { (waits(seen, &story)) }
         section #run-actions data-swap { @if seen.may_change { (actions(seen, &story)) } }
+        section #run-consents data-swap { (seen.consents.shown()) }
         section #run-drawing data-swap { (drawing(seen)) }
         section #run-turns data-swap { (turns(seen, &story, asked)) }
         section #run-filter { (filter(asked)) }
@@ -85,7 +90,7 @@ fn waits(seen: &Seen<'_>, story: &Story) -> Markup {
     if seen.run.result().is_some() {
         return html! {};
     }
-    let pending: Vec<_> = seen.run.pending().into_iter().filter(|wait| !wait.is_expired(seen.now)).collect();
+    let (pending, more) = seen.waits;
     let retries: Vec<_> = story.turns().filter_map(|turn| Some((turn, turn.retry_at?))).collect();
     let waiting = story.turns().filter(|turn| turn.end == End::Open);
     let delegated: Vec<_> = waiting.filter(|turn| turn.handoff.is_some()).take(MAX_WAITS).collect();
@@ -93,10 +98,8 @@ fn waits(seen: &Seen<'_>, story: &Story) -> Markup {
         @if !pending.is_empty() || !retries.is_empty() || !delegated.is_empty() {
             h2 { "What it waits for" }
             ul.waits {
-                @for wait in pending.iter().take(MAX_WAITS) {
-                    li { (what(wait)) " " a href={ "/#" (Item::of_pending(wait).id) } { "Decide in the overview" } }
-                }
-                @if pending.len() > MAX_WAITS { li { (pending.len() - MAX_WAITS) " more wait for people." } }
+                @for item in pending { (waits_for(item)) }
+                @if more > 0 { li { (more) " more wait for people." } }
                 @for (turn, at) in retries.iter().take(MAX_WAITS) {
                     li { "Turn " (turn.number) " is tried again: attempt " (turn.retries + 1) " begins at " (shown_time(*at)) }
                 }
@@ -111,20 +114,14 @@ fn agent(turn: &TurnRow) -> Markup {
     html! { b { bdi { (name) } } }
 }
 
-/// Who asks people for what, in a line.
-fn what(wait: &Pending) -> Markup {
-    let name = |name: &str| html! { b { bdi { (line(name, 80)) } } };
-    match wait {
-        Pending::Approval(envelope) => html! {
-            (name(envelope.agent.as_str())) " wants to " code { bdi { (line(&envelope.action.to_string(), MAX_EVENT)) } }
-        },
-        Pending::Question(question) => {
-            let text = question.question.as_str().map_or_else(|| question.question.to_string(), str::to_owned);
-            html! { (name(question.agent.as_str())) " asks: " bdi { (line(&text, MAX_EVENT)) } }
-        }
-        Pending::Node(Interrupt { node, .. }) => html! { "The node " (name(node)) " waits to be continued" },
-        Pending::Attention { turn, why, .. } => {
-            html! { "Turn " (turn.number) " cannot continue by itself: " bdi { (line(why, MAX_EVENT)) } }
+/// What waits for people, in a line, with where they decide.
+fn waits_for(item: &Item) -> Markup {
+    html! {
+        li {
+            @if let Some(agent) = &item.agent { b { bdi { (line(agent, 80)) } } " " }
+            bdi { (line(&item.what, MAX_EVENT)) } " "
+            a href={ "/#" (item.id) } { @if item.may_not.is_none() { "Decide in the overview" } @else { "See it in the overview" } }
+            @if let Some(why) = &item.may_not { span.dim { " You do not decide this: " (line(why, MAX_EVENT)) } }
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::messages::{
-    Action, ActionKind, AgentName, Consent, Deciders, Decision, EXPIRY, Envelope, POLICY, Refusal, RequestId, RunEvent,
-    Terms, Verdict, Vote,
+    Action, ActionKind, AgentName, Consent, Deciders, Decision, EXPIRY, Envelope, POLICY, Rationale, Refusal,
+    RequestId, RunEvent, Terms, Verdict, Vote,
 };
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::requests::RequestKey;
@@ -17,7 +17,7 @@ pub(super) fn envelope(
     request: RequestKey,
     agent: &AgentName,
     action: Action,
-    (kind, consent): (ActionKind, Consent),
+    (kind, consent, rationale): (ActionKind, Consent, Rationale),
     context: &DecisionContext<'_>,
 ) -> Envelope {
     let task = &run.submission().task;
@@ -37,6 +37,7 @@ pub(super) fn envelope(
         deciders,
         requester: task.from_agent.as_ref().map(Into::into),
         edited_by: None,
+        rationale,
     }
 }
 
@@ -51,13 +52,14 @@ pub(crate) fn on_approval(
     turn: &OpenTurn,
     request: RequestKey,
     action: Action,
-    each_time: bool,
+    (each_time, rationale): (bool, Rationale),
     context: &DecisionContext<'_>,
 ) -> Vec<RunEvent> {
     let at = context.now.wall;
     let consent = context.directory.consent(&turn.agent, ActionKind::Requested, &action, each_time);
     let granted_by = run.consents().given_by(&turn.agent, &action, at).filter(|_| !each_time).cloned();
-    let mut envelope = envelope(run, request, &turn.agent, action, (ActionKind::Requested, consent.clone()), context);
+    let asked = (ActionKind::Requested, consent.clone(), rationale);
+    let mut envelope = envelope(run, request, &turn.agent, action, asked, context);
     if each_time {
         envelope.policy = Envelope::EACH_TIME.into();
     }

@@ -1,8 +1,8 @@
 //! Decides about handoffs and delegations: builds the guard's request for them.
 
 use crate::messages::{
-    Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, POLICY, Refusal, RequestId,
-    RunEvent, Verdict,
+    Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, POLICY, Rationale, Refusal,
+    RequestId, RunEvent, Verdict,
 };
 use crate::supervision::runs::rules::guard::{self, Fingerprint, Kind, Request, fingerprint};
 use crate::supervision::runs::rules::requests::RequestKey;
@@ -106,8 +106,10 @@ pub(super) fn route(
                     Action::new("handoff", &names.join(", "), inputs.collect::<Vec<_>>())
                 }
             };
-            let (asked, handoff) =
-                ((ActionKind::Handoff, consent), RequestKey { turn: number, ordinal: HANDOFF_ORDINAL });
+            let (asked, handoff) = (
+                (ActionKind::Handoff, consent, Rationale::default()),
+                RequestKey { turn: number, ordinal: HANDOFF_ORDINAL },
+            );
             Verdict::Parked(Box::new(envelope(run, handoff, &turn.agent, action, asked, context)))
         }
     })

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use crate::messages::state::StateRules;
 use crate::messages::{
     Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Durability, EXPIRY, Envelope,
-    Failure, FailureKind, Json, Limits, Refusal, RequestId, RunEvent, RunId, Submission, Task, Terms, Timestamp,
-    TraceId, TurnId, Verdict,
+    Failure, FailureKind, Json, Limits, Rationale, Refusal, RequestId, RunEvent, RunId, Submission, Task, Terms,
+    Timestamp, TraceId, TurnId, Verdict,
 };
 use crate::storage::Fence;
 use crate::supervision::runs::rules::breaker::BreakerPolicy;
@@ -275,7 +275,8 @@ impl Shard {
 
     fn ask(&mut self, ordinal: u32, action: Action) -> oneshot::Receiver<TurnReply> {
         let (reply, heard) = oneshot::channel();
-        let (attempt, request) = (self.attempt, TurnRequest::Approve { action, each_time: false });
+        let (attempt, request) =
+            (self.attempt, TurnRequest::Approve { action, each_time: false, rationale: Rationale::default() });
         let reply = Some(reply);
         self.apply(RunMessage::Request {
             key: RequestKey { turn: 1, ordinal },
@@ -307,6 +308,7 @@ impl Shard {
             requester: None,
             escalates_at: None,
             edited_by: None,
+            rationale: Rationale::default(),
             nonce: 1,
             expires_at: Timestamp::default(),
         });

@@ -143,8 +143,8 @@ fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnReque
                 Some(ttl) => RunEvent::AskedUntil { turn, ordinal, question, nonce, expires_at: at + ttl, at },
             });
         }
-        TurnRequest::Approve { action, each_time } => {
-            let events = decide::on_approval(&live.run, turn, key, action, each_time, context);
+        TurnRequest::Approve { action, each_time, rationale } => {
+            let events = decide::on_approval(&live.run, turn, key, action, (each_time, rationale), context);
             for event in events {
                 live.absorb(event);
             }
