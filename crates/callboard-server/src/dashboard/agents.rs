@@ -1,12 +1,13 @@
 //! The agents and the tree of supervisors, as pages: what each is for, whether it works, and its circuit breaker.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use axum::Extension;
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use callboard::messages::Presence;
+use callboard::messages::{Presence, visible};
 use callboard::supervision::runs::{BreakerState, BreakerStatus};
 use callboard::supervision::tree::{ActorState, TreeNode};
 use maud::{Markup, html};
@@ -16,6 +17,7 @@ use super::run::texts::{line, lines, shown_time, span};
 use crate::context::{Context, Shared};
 use crate::knowledge::reserved;
 use crate::problem::Problem;
+use crate::query;
 use crate::tokens::{Caller, Scope};
 
 /// The most agents and actors of a page, and the most characters of a name and of a text.
@@ -24,44 +26,160 @@ const MAX_ACTORS: usize = 500;
 const MAX_NAME: usize = 60;
 const MAX_TEXT: usize = 300;
 
+/// Where the part of the page is that changes.
+const PART: &str = "/parts/agents";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Name,
+    Stopped,
+    Newest,
+}
+
+/// The orders of the list: their names in a query, and the words of the form.
+const ORDERS: [(&str, &str, Order); 3] = [
+    ("name", "by name", Order::Name),
+    ("stopped", "stopped first", Order::Stopped),
+    ("newest", "newest start first", Order::Newest),
+];
+
+/// Which agents are listed, and in which order.
+struct Listing {
+    /// What an agent has in its name, its announcement or its description; in lower case.
+    text: String,
+    order: Order,
+}
+
+impl Listing {
+    fn of_query(query: Option<&str>) -> Result<Self, Problem> {
+        let [text, order] = query::values(query, ["text", "sort"])?;
+        let order = match order.as_deref().filter(|order| !order.is_empty()) {
+            None => Order::Name,
+            Some(wanted) => match ORDERS.into_iter().find(|(name, ..)| *name == wanted) {
+                Some((.., order)) => order,
+                None => {
+                    let known = ORDERS.map(|(name, ..)| name).join(", ");
+                    return Err(Problem::bad(format!("the order {} is not known: there is {known}", visible(wanted))));
+                }
+            },
+        };
+        Ok(Self { text: text.unwrap_or_default().trim().to_lowercase(), order })
+    }
+
+    fn has<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> bool {
+        self.text.is_empty() || texts.into_iter().any(|text| text.to_lowercase().contains(&self.text))
+    }
+
+    fn has_agent(&self, presence: &Presence, description: Option<&str>) -> bool {
+        let announced = presence.role.iter().chain(&presence.capabilities).chain(&presence.projects);
+        self.has(announced.map(|text| &**text).chain([presence.agent.as_str()]).chain(description))
+    }
+
+    /// Sorts agents that are sorted by name.
+    fn sort(&self, agents: &mut [Presence]) {
+        match self.order {
+            Order::Name => {}
+            Order::Stopped => agents.sort_by_key(|presence| presence.is_available),
+            Order::Newest => agents.sort_by_key(|presence| Reverse(presence.at)),
+        }
+    }
+}
+
 /// The page with the agents.
 pub(super) async fn page(State(context): Shared, request: Request) -> Response {
+    let query = request.uri().query().map(str::to_owned);
     let (caller, csrf) = match pages::reader_of(&context, &request, "Agents") {
         Ok(reader) => reader,
         Err(answer) => return answer,
     };
     let reader = Reader { caller: &caller, csrf };
-    let contents = contents(&context, &caller).await;
-    let contents = html! { div data-run-part="/parts/agents" data-run-events="/parts/events" { (contents) } };
+    let listing = match Listing::of_query(query.as_deref()) {
+        Ok(listing) => listing,
+        Err(problem) => {
+            let contents = html! {
+                h1 { "The agents cannot be listed" }
+                p { (problem.detail) }
+                p { a href="/agents" { "All agents" } }
+            };
+            return pages::page(problem.code.status(), pages::framed("Agents", Some(&reader), &contents));
+        }
+    };
+    let part = query.as_ref().map_or_else(|| PART.to_owned(), |query| format!("{PART}?{query}"));
+    let contents = html! {
+        h1 { "Agents" }
+        (form(query.as_deref(), &listing))
+        div data-run-part=(part) data-run-events="/parts/events" { (contents(&context, &caller, &listing).await) }
+    };
     pages::page(StatusCode::OK, pages::framed("Agents", Some(&reader), &contents))
 }
 
 /// What of the page changes.
-pub(super) async fn part(State(context): Shared, Extension(caller): Extension<Caller>) -> Result<Response, Problem> {
-    Ok(pages::page(StatusCode::OK, contents(&context, &caller).await))
+pub(super) async fn part(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let listing = Listing::of_query(query.as_deref())?;
+    Ok(pages::page(StatusCode::OK, contents(&context, &caller, &listing).await))
 }
 
-async fn contents(context: &Context, caller: &Caller) -> Markup {
-    let roster = context.board.agents().roster();
+/// The form of the search, with what the reader has written.
+fn form(query: Option<&str>, listing: &Listing) -> Markup {
+    let written = query::pairs(query.unwrap_or_default()).find(|(name, _)| name == "text").map(|(_, text)| text);
+    let is_changed = !listing.text.is_empty() || listing.order != Order::Name;
+    html! {
+        form.filter method="get" action="/agents" {
+            div {
+                label for="text" { "Search" }
+                input #text name="text" value=(written.unwrap_or_default()) autocomplete="off";
+            }
+            div {
+                label for="sort" { "Order" }
+                select #sort name="sort" {
+                    @for (name, words, order) in ORDERS {
+                        option value=(name) selected[order == listing.order] { (words) }
+                    }
+                }
+            }
+            button type="submit" { "Show" }
+            @if is_changed { a href="/agents" { "All agents" } }
+        }
+    }
+}
+
+async fn contents(context: &Context, caller: &Caller, listing: &Listing) -> Markup {
     let is_admin = caller.scopes.contains(&Scope::Admin);
     // Errors of agents name what the machine has, as the tree does.
     let failed = context.board.agents().failed().into_iter().filter(|_| is_admin);
     let failed: BTreeMap<String, String> = failed.map(|(agent, error)| (agent.to_string(), error)).collect();
     let files = context.agent_files();
+    let description = |name: &str| files.descriptions.get(name).map(String::as_str);
+    let mut roster = context.board.agents().roster();
+    roster.retain(|presence| !failed.contains_key(presence.agent.as_str()));
+    let is_without_agents = roster.is_empty() && failed.is_empty();
+    roster.retain(|presence| listing.has_agent(presence, description(presence.agent.as_str())));
+    listing.sort(&mut roster);
+    let failed: Vec<_> = failed.iter().filter(|(name, error)| listing.has([name.as_str(), error.as_str()])).collect();
     let tree = if is_admin { context.board.tree().await.ok() } else { None };
     let mut left = MAX_ACTORS;
     html! {
-        h1 { "Agents" }
         p.state #run-state role="status" {}
         div #agents data-swap {
-            @if roster.is_empty() && failed.is_empty() { section.empty { h2 { "There are no agents" } } }
+            @if is_without_agents {
+                section.empty {
+                    h2 { "There are no agents" }
+                    p { "Agents take the tasks of runs. To write some into the folder of the project:" }
+                    pre { code { "callboard init" } }
+                }
+            } @else if roster.is_empty() && failed.is_empty() {
+                section.empty { h2 { "No agent fits" } }
+            }
             ol.runs {
                 @for (name, error) in failed.iter().take(MAX_AGENTS) { (failed_agent(name, error)) }
-                @for presence in roster.iter().filter(|presence| !failed.contains_key(presence.agent.as_str())).take(MAX_AGENTS) {
+                @for presence in roster.iter().take(MAX_AGENTS) {
                     @let name = presence.agent.as_str();
                     @let is_built_in = files.built_in.contains(name) || reserved::is_reserved(context, name);
-                    @let description = files.descriptions.get(name).map(String::as_str);
-                    (agent(presence, description, is_built_in, context.board.agents().breaker(name)))
+                    (agent(presence, description(name), is_built_in, context.board.agents().breaker(name)))
                 }
             }
             @if roster.len() > MAX_AGENTS { p.dim { "The first " (MAX_AGENTS) " of " (roster.len()) " agents are shown." } }

@@ -517,7 +517,7 @@ fn pages_have_no_violation_of_accessibility() {
     for scheme in ["light", "dark"] {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.asks("Emulation.setEmulatedMedia", media);
-        for path in ["", "runs", &format!("runs/{}", run.id()), "sign-in"] {
+        for path in ["", "runs", &format!("runs/{}", run.id()), "agents?text=e&sort=newest", "sign-in"] {
             browser.opens(&format!("{origin}{path}"));
             if path.is_empty() {
                 browser.sees("document.querySelector('#state')?.textContent === 'Live'");
@@ -525,6 +525,9 @@ fn pages_have_no_violation_of_accessibility() {
                 browser.value("document.querySelector('[data-pick]').click()");
             }
             assert_eq!(violations(&mut browser, &rules), "[]", "{scheme} {path}");
+            if path.starts_with("agents") {
+                picture(&mut browser, &format!("agents-{scheme}"));
+            }
         }
         let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 1, "mobile": true });
         browser.asks("Emulation.setDeviceMetricsOverride", phone);

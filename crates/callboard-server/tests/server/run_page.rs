@@ -270,5 +270,27 @@ async fn agents_have_a_page_with_their_breakers_and_who_has_failed_is_named_to_a
         assert!(shown.contains("breaker open"), "{shown}");
         assert!(!shown.contains("out of luck") && !shown.contains("Supervision tree"), "{shown}");
     }
+    // The error of an agent is not searched for those who may not see it.
+    for (path, of_owner, of_reader) in [
+        ("/agents?text=OUT+of+luck&sort=newest", true, false),
+        ("/parts/agents?text=unluck", true, false),
+        ("/agents?text=nothing+of+these", false, false),
+    ] {
+        for (browser, is_shown) in [(&owner, of_owner), (&reader, of_reader)] {
+            let (status, shown) = text(&pages, browser, path).await;
+            assert_eq!((status, shown.contains("href=\"/#agent:unlucky\"")), (200, is_shown), "{path}: {shown}");
+            assert!(!shown.contains("<bdi>moody</bdi></b>"), "{path}: {shown}");
+        }
+    }
+    let (status, shown) = text(&pages, &reader, "/agents?text=%22%3E%3Cscript%3E").await;
+    assert!(
+        status == 200 && shown.contains("No agent fits") && shown.contains("value=\"&quot;&gt;&lt;script&gt;\""),
+        "{shown}"
+    );
+    for path in ["/agents?sort=%3Cb%3E", "/parts/agents?sort=%3Cb%3E", "/agents?other=1"] {
+        let (status, shown) = text(&pages, &owner, path).await;
+        assert!(status == 400 && shown.contains("is not known: there is"), "{path}: {shown}");
+        assert!(path.starts_with("/parts") || !shown.contains("<b> is"), "{path}: {shown}");
+    }
     pages.end().await;
 }
