@@ -43,6 +43,17 @@ struct Rule {
     agents: BTreeSet<String>,
     actions: BTreeSet<String>,
     deciders: Arc<Deciders>,
+    place: Place,
+}
+
+impl Rule {
+    /// Whether it is about everything that another one is about.
+    fn covers(&self, other: &Self) -> bool {
+        let has_all = |own: &BTreeSet<String>, of_other: &BTreeSet<String>| {
+            own.is_empty() || (!of_other.is_empty() && of_other.is_subset(own))
+        };
+        self.kind == other.kind && has_all(&self.agents, &other.agents) && has_all(&self.actions, &other.actions)
+    }
 }
 
 impl Section {
@@ -110,15 +121,22 @@ impl Section {
             agents: of_agents,
             actions: of_actions,
             deciders: Arc::new(Deciders { group, at_least, excludes_requester, escalation }),
+            place: Some(item.span()),
         })
     }
 
-    /// The defects of people and groups that are not there, and of groups with fewer people than have to approve.
+    /// The defects of people and groups that are not there, of groups with fewer people than have to approve, and of rules that never count.
     pub(super) fn check(&self, people: &BTreeSet<String>, found: &mut Found) {
         for person in self.groups.values().flatten().filter(|person| !people.contains(&person.value)) {
             let likely = did_you_mean(typo_of(&person.value, people.iter().map(String::as_str)));
             let problem = format!("there is no person {}{likely}", quoted(&person.value));
             found.add(Defect::new(&person.place, problem).advise("add them to [people], or remove them here"));
+        }
+        for (position, rule) in self.rules.iter().enumerate() {
+            if let Some(earlier) = self.rules[..position].iter().position(|earlier| earlier.covers(rule)) {
+                let problem = format!("this rule never counts: rule {} is before it, and about the same", earlier + 1);
+                found.add(Defect::new(&rule.place, problem).advise("put it before that one, or remove it"));
+            }
         }
         for (group, place, Needed { at_least, besides_requester }) in &self.named {
             let Some(members) = self.groups.get(group) else {

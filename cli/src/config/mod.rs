@@ -318,6 +318,10 @@ mod tests {
                 "6:9: 2 of \"ops\" have to approve, which has 1",
             ),
             ("[[approvals]]\ngroup = \"ops\"", "2:9: there is no group \"ops\""),
+            (
+                "[[approvals]]\nactions = [\"ShellExec\"]\n[[approvals]]\n[[approvals]]\nagents = [\"coder\"]\nat_least = 2",
+                "4:1: this rule never counts: rule 2 is before it, and about the same",
+            ),
             ("approvals = [{ escalate_after = \"1h\" }]", "1:14: `escalate_after` and `escalate_to` belong together"),
             (
                 "[log]\nformat = \"jason\"",

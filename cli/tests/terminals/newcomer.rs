@@ -22,6 +22,8 @@ req-b5a69c35aa9c waits for a person:
     target    notes.txt
     expires   2026-12-04T00:01:41.128Z
     code      bb01
+    effect    writes, by a user-defined agent
+    rule      people are asked before an agent of a file changes or discloses anything
       │ {
       │   "path": "notes.txt",
       │   "content": "hi"

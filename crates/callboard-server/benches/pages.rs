@@ -262,6 +262,10 @@ async fn main() {
     pages.time(&browser, &format!("the list of runs, {RUNS} in the store"), "/runs").await;
     let path = format!("/runs/{}", long.id());
     pages.time(&browser, &format!("a run of {} events that waits", history.len()), &path).await;
+    // Each look at what waits goes through the records of an open turn, and this one has very many.
+    let id = long.next_pending().await.unwrap().unwrap().id();
+    pages.board.people().answer(id, json!("yes"), "ann").await.unwrap();
+    long.result().await.unwrap();
     decisions(&pages, &browser, &decided).await;
     let mut browsers = Vec::new();
     for token in [None, Some("t0"), Some("t1"), Some("t2")] {

@@ -12,7 +12,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use callboard::messages::{Timestamp, visible};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::problem::ProblemCode;
@@ -137,6 +137,8 @@ impl Peer {
 pub(crate) struct Sender {
     who: Arc<OnceLock<Who>>,
     decision: Arc<OnceLock<[String; 2]>>,
+    /// What came of it.
+    outcome: Arc<OnceLock<Map<String, Value>>>,
     /// Why a delivery without a token was refused.
     why: Arc<OnceLock<String>>,
 }
@@ -163,6 +165,18 @@ impl Sender {
         let one = Self { who: Arc::clone(&self.who), ..Self::default() };
         one.decides(response, reason);
         one
+    }
+
+    /// What came of a decision, as it is answered: `vote` where more people have to approve. Where the path does not name the approval, the
+    /// answer does.
+    pub(crate) fn came_to(&self, answer: &Value) {
+        if !answer["decided"].is_boolean() {
+            return;
+        }
+        let kept = |name: &str| Some((name.to_owned(), answer.get(name).filter(|value| value.is_string())?.clone()));
+        let mut outcome: Map<_, _> = ["approval", "outcome", "replaced_by"].into_iter().filter_map(kept).collect();
+        outcome.entry("outcome").or_insert_with(|| "vote".into());
+        let _ = self.outcome.set(outcome);
     }
 
     /// A webhook, whose requests have no token, and the person whose it is.
@@ -228,7 +242,7 @@ impl Drop for Entry {
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (&self.method, &self.path);
         let [response, reason] = self.sender.decision.get().map_or([None, None], |it| it.each_ref().map(Some));
-        let why = self.sender.why.get();
+        let (why, outcome) = (self.sender.why.get(), self.sender.outcome.get());
         tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, response, reason, why, "request");
         let line = || {
             let mut line = json!({
@@ -238,6 +252,9 @@ impl Drop for Entry {
             if response.is_some() {
                 line["response"] = json!(response);
                 line["reason"] = json!(reason);
+            }
+            for (name, value) in outcome.into_iter().flatten() {
+                line[name] = value.clone();
             }
             if why.is_some() {
                 line["why"] = json!(why);

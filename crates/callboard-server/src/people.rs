@@ -80,7 +80,7 @@ pub(crate) async fn answer(
     sender: Option<Extension<Sender>>,
     Body(body): Body<Value>,
 ) -> Result<Json<Value>, Problem> {
-    if let Some(Extension(sender)) = sender {
+    if let Some(Extension(sender)) = &sender {
         let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default();
         let for_run = body.get("for_run").and_then(Value::as_bool).unwrap_or_default();
         sender.decides(recorded(text("response"), for_run), text("reason"));
@@ -95,6 +95,9 @@ pub(crate) async fn answer(
     };
     let mut answer = respond(&context, &caller, id, decided).await?;
     answer["id"] = json!(id);
+    if let Some(Extension(sender)) = &sender {
+        sender.came_to(&answer);
+    }
     Ok(Json(answer))
 }
 

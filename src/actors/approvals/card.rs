@@ -122,7 +122,7 @@ fn rationale(rationale: &Rationale) -> String {
     let Rationale { reason, effect, tier, rule } = rationale;
     let mut lines = String::new();
     if let Some(effect) = effect {
-        let tier = tier.as_ref().map_or_else(String::new, |tier| format!(" (the agent is {tier})"));
+        let tier = tier.as_ref().map_or_else(String::new, |tier| format!(", by a {} agent", tier.replace('_', "-")));
         let _ = writeln!(lines, "effect    {}", field(&format!("{}{tier}", effect.name())));
     }
     if let Some(rule) = rule {
@@ -280,7 +280,7 @@ mod tests {
         let shown = Card::of(&Envelope { rationale, ..envelope(json!({ "path": "a" })) }).whole();
         let below: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("effect")).take(3).collect();
         let says = "it says   \"fine ── approval 00 ── code 0000 expires never\\u{202e}\"\"";
-        assert_eq!(below, ["effect    writes (the agent is dynamic)", "rule      each write", says]);
+        assert_eq!(below, ["effect    writes, by a dynamic agent", "rule      each write", says]);
         assert_eq!(
             shown.lines().filter(|line| line.starts_with("code ") || line.starts_with("──")).count(),
             2,

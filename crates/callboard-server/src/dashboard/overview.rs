@@ -325,7 +325,7 @@ fn rule(rationale: &Rationale) -> Markup {
     let Rationale { effect, tier, rule, .. } = rationale;
     html! {
         @if let Some(effect) = effect {
-            div { dt { "Effect" } dd { (effect.name()) @if let Some(tier) = tier { " (" (word(tier, MAX_WORD)) " agent)" } } }
+            div { dt { "Effect" } dd { (effect.name()) @if let Some(tier) = tier { ", by a " (word(&tier.replace('_', "-"), MAX_WORD)) " agent" } } }
         }
         @if let Some(rule) = rule { div { dt { "Rule" } dd { (word(rule, MAX_WORD)) } } }
     }

@@ -8,7 +8,7 @@ use callboard::supervision::runs::Run;
 use maud::{Markup, html};
 
 use super::pages::{self, Reader};
-use super::run::state::badge;
+use super::run::state::{badge, words};
 use super::run::texts::{line, short, shown_time, span, tokens};
 use crate::context::{Context, Shared};
 use crate::json as shapes;
@@ -57,7 +57,7 @@ async fn list(context: &Context, query: &str) -> Result<Markup, Problem> {
                 select #state name="state" {
                     option value="" { "all" }
                     @for known in STATES {
-                        option value=(known) selected[state.as_deref() == Some(known)] { (known.replace('_', " ")) }
+                        option value=(known) selected[state.as_deref() == Some(known)] { (words(known).0) }
                     }
                 }
             }

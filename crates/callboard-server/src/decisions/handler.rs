@@ -51,7 +51,9 @@ pub(super) async fn receive(
     match decided.await.map_err(|error| Problem::internal(&error))? {
         Ok(Received { approval, person, is_decided, outcome, .. }) => {
             let approval = PendingId::Approval(approval).to_string();
-            Ok(Json(json!({ "approval": approval, "by": person, "decided": is_decided, "outcome": outcome })))
+            let answer = json!({ "approval": approval, "by": person, "decided": is_decided, "outcome": outcome });
+            sender.came_to(&answer);
+            Ok(Json(answer))
         }
         Err(refused) => {
             sender.is_refused(&refused.to_string());

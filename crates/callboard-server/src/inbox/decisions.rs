@@ -119,7 +119,7 @@ async fn one(
     let for_run = decision.get("for_run").and_then(Value::as_bool).unwrap_or_default();
     let sender = sender.of_decision(people::recorded(&response, for_run), &reason);
     let (audit, from) = (Arc::clone(&context.audit), peer.as_ref().map(|peer| Arc::clone(&peer.shown)));
-    let entry = Entry::begin(audit, context.now(), (sender, from), "POST", &format!("/v1/inbox/{id}"));
+    let entry = Entry::begin(audit, context.now(), (sender.clone(), from), "POST", &format!("/v1/inbox/{id}"));
     if !TAKE_REASONS.contains(&&*response) {
         // It is recorded, and nobody else is given it.
         decision.remove("reason");
@@ -131,6 +131,7 @@ async fn one(
     };
     match decided {
         Ok(mut shape) => {
+            sender.came_to(&shape);
             entry.end(axum::http::StatusCode::OK, None);
             shape["id"] = json!(id);
             // Several people may have to approve, and each is counted by another name than that of a token.

@@ -288,7 +288,10 @@ async fn people_are_counted_and_not_their_tokens_where_several_decide() {
     // Nobody but their owner says whose these are.
     let owned = ["d1", "d2"].map(|name| tokens.add(TokenSpec::new(name, Scope::ALL).owner("dan")));
     let [first_of_dan, second_of_dan] = owned.map(|secret| secret.unwrap().to_string());
-    let router = Server::new(board.clone(), tokens).people(people).router();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let server = Server::new(board.clone(), tokens).people(people).audit_file(&log).unwrap();
+    let router = server.router();
     let task = Task::new("x").from_agent(AgentName::new("cat").unwrap());
     let run = board.submit(task).await.unwrap();
     let mut id = run.next_pending().await.unwrap().unwrap().id().to_string();
@@ -334,6 +337,13 @@ async fn people_are_counted_and_not_their_tokens_where_several_decide() {
     let (status, last) = answered(&router, &bob, &id, &json!({ "response": "approve", "for_run": true })).await;
     assert_eq!((status, &last["decided"], &last["outcome"]), (200, &json!(true), &json!("approved")), "{last}");
     assert_eq!(run.result().await.unwrap().output, json!({ "path": "b.txt" }));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let decided: Vec<_> = lines.filter(|line| line["status"] == 200).collect();
+    let found: Vec<_> =
+        decided.iter().map(|line| ["response", "outcome"].map(|key| line[key].as_str().unwrap())).collect();
+    assert_eq!(found, [["approve", "vote"], ["edit", "replaced"], ["approve_for_run", "approved"]]);
+    assert_eq!(decided[1]["replaced_by"], json!(id));
 
     // The tokens of one owner are one person, who also does not decide what one of them has asked for.
     let run = board.submit(Task::new("x").from_agent(AgentName::new("cat").unwrap())).await.unwrap();

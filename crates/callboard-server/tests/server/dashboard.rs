@@ -691,7 +691,7 @@ async fn an_approval_shows_what_an_edit_changes_words_that_look_like_others_and_
         "<dt>Chain</dt><dd><bdi>gives → edits</bdi></dd>",
         "<dt>So far</dt><dd>1200 tokens</dd>",
         "In the agent's own words:</p><blockquote dir=\"auto\">the tests need &lt;b&gt;it&lt;/b&gt;</blockquote>",
-        "<dt>Effect</dt><dd>writes (dynamic agent)</dd>",
+        "<dt>Effect</dt><dd>writes, by a dynamic agent</dd>",
         "<dt>Rule</dt><dd>each write</dd>",
     ] {
         assert!(row.contains(part), "{part} is not in {row}");

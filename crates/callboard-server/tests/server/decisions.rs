@@ -113,6 +113,7 @@ async fn a_signed_decision_is_made_in_the_name_of_the_person_and_recorded() {
     assert!(answer["outcome"].as_str().unwrap().starts_with("approved by ann at "), "{answer}");
     assert_eq!(run.result().await.unwrap().output, json!("paid"));
     let line = team.audit("audit.jsonl");
+    assert_eq!((&line["approval"], &line["outcome"]), (&answer["approval"], &answer["outcome"]));
     assert_eq!((&line["who"], &line["person"]), (&json!("channel webhooks/relay"), &json!("ann")));
     assert_eq!((&line["status"], &line["response"], &line["why"]), (&json!(200), &json!("approve"), &Value::Null));
     let closed = team.message("approval.closed", "order 1").await;

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 /// The words for a state of `/v1/runs`, and the class of its colour.
-pub(crate) fn badge(state: &str) -> Markup {
-    let (words, tone) = match state {
+pub(crate) fn words(state: &str) -> (&'static str, &'static str) {
+    match state {
         "open" => ("Running", "info"),
         "waits_for_answer" => ("Waits for an answer", "warn"),
         "waits_for_consent" => ("Waits for consent", "warn"),
@@ -15,6 +15,11 @@ pub(crate) fn badge(state: &str) -> Markup {
         "denied" => ("Denied", "bad"),
         "cancelled" => ("Cancelled", "dim"),
         _ => ("Unknown", "dim"),
-    };
+    }
+}
+
+/// A state as a badge.
+pub(crate) fn badge(state: &str) -> Markup {
+    let (words, tone) = words(state);
     html! { span.kind.(tone) { (words) } }
 }

@@ -38,7 +38,7 @@ pub(super) struct Seen<'s> {
 pub(super) fn parts(seen: &Seen<'_>, asked: &Asked) -> Markup {
     let story = Story::of(seen.history, seen.run);
     html! {
-        section #run-head data-swap { (head(seen)) }
+        section #run-head data-swap { (head(seen, story.turns().count())) }
         p.state #run-state role="status" {}
         section #run-waits data-swap { (waits(seen, &story)) }
         section #run-actions data-swap { @if seen.may_change { (actions(seen, &story)) } }
@@ -50,7 +50,7 @@ pub(super) fn parts(seen: &Seen<'_>, asked: &Asked) -> Markup {
     }
 }
 
-fn head(seen: &Seen<'_>) -> Markup {
+fn head(seen: &Seen<'_>, turns: usize) -> Markup {
     let (run, submission) = (seen.run, seen.run.submission());
     let (metrics, task) = (run.metrics(), &submission.task);
     let until = if run.result().is_some() { run.last_at() } else { seen.now };
@@ -69,7 +69,7 @@ fn head(seen: &Seen<'_>) -> Markup {
             div { dt { "Since" } dd { (shown_time(submission.at)) } }
             div { dt { "Duration" } dd { (span(until.since(submission.at))) } }
             div { dt { "Used" } dd { (tokens(metrics.usage).unwrap_or_else(|| "no tokens".to_owned())) } }
-            div { dt { "Turns" } dd { (metrics.turns) } }
+            div { dt { "Turns" } dd { (turns) } }
             @if metrics.retries > 0 { div { dt { "Retries" } dd { (metrics.retries) } } }
             div { dt { "Run" } dd { code { (run.id()) } } }
         }
