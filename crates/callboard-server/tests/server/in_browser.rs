@@ -512,12 +512,23 @@ fn pages_have_no_violation_of_accessibility() {
     served.submit("coder", "m\u{430}in.rs");
     served.submit("several", "two");
     let run = served.submit("asker", "Which port?");
-    sign_in(&mut browser, &served.link());
     let origin = overview_of(&served);
-    for scheme in ["light", "dark"] {
+    let has_scheme = |browser: &mut Browser, scheme: &str| {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.asks("Emulation.setEmulatedMedia", media);
-        for path in ["", "runs", &format!("runs/{}", run.id()), "agents?text=e&sort=newest", "sign-in"] {
+    };
+    // To somebody who is signed in it is the overview.
+    for scheme in ["dark", "light"] {
+        has_scheme(&mut browser, scheme);
+        browser.opens(&format!("{origin}sign-in"));
+        assert_eq!(violations(&mut browser, &rules), "[]", "{scheme} sign-in");
+    }
+    // A link is another place on the page that is open.
+    browser.opens("about:blank");
+    sign_in(&mut browser, &served.link());
+    for scheme in ["light", "dark"] {
+        has_scheme(&mut browser, scheme);
+        for path in ["", "runs", &format!("runs/{}", run.id()), "agents?text=e&sort=newest"] {
             browser.opens(&format!("{origin}{path}"));
             if path.is_empty() {
                 browser.sees("document.querySelector('#state')?.textContent === 'Live'");
