@@ -198,17 +198,38 @@ pub(crate) async fn dead_letters(State(context): Shared, RawQuery(query): RawQue
 }
 
 /// A day, an agent, a model, and who gave the task.
-type UsedBy = (String, AgentName, Option<String>, Option<AgentName>);
+pub(crate) type UsedBy = (String, AgentName, Option<String>, Option<AgentName>);
 
 /// Answers with what the runs of a page have used, by day, agent, model and token.
 pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
-    let page = Page::of_usage(query.as_deref())?;
-    let mut budget = Budget::new(&context, page.before).await?;
+    let (used, next) = used(&context, query.as_deref()).await?;
+    let rows = used.into_iter().rev().map(|((day, agent, model, from), (runs, usage))| {
+        json!({
+            "day": day,
+            "agent": agent,
+            "model": model,
+            "from_agent": from,
+            "delegations": runs,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cost_nanodollars": usage.cost.0,
+        })
+    });
+    Ok(Json(json!({ "usage": rows.collect::<Vec<_>>(), "next": next })))
+}
+
+/// What the runs of a page have used, by how many of them, and the cursor of the next page.
+pub(crate) async fn used(
+    context: &Context,
+    query: Option<&str>,
+) -> Result<(BTreeMap<UsedBy, (u64, Usage)>, Option<String>), Problem> {
+    let page = Page::of_usage(query)?;
+    let mut budget = Budget::new(context, page.before).await?;
     let mut used: BTreeMap<UsedBy, (u64, Usage)> = BTreeMap::new();
     let mut next = None;
     while let Some((listed, is_over)) = budget.next().await? {
         let (Reverse(at), run) = listed.place;
-        let day = day_of(&context, at);
+        let day = day_of(context, at);
         // A day is one of the limits, a time is in UTC.
         let is_reached = match page.since.as_ref().filter(|since| since.len() == DAY) {
             Some(since) => day >= *since,
@@ -240,19 +261,7 @@ pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> 
             Err(error) => skip(run, &error),
         }
     }
-    let rows = used.into_iter().rev().map(|((day, agent, model, from), (runs, usage))| {
-        json!({
-            "day": day,
-            "agent": agent,
-            "model": model,
-            "from_agent": from,
-            "delegations": runs,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost_nanodollars": usage.cost.0,
-        })
-    });
-    Ok(Json(json!({ "usage": rows.collect::<Vec<_>>(), "next": next })))
+    Ok((used, next))
 }
 
 /// The day of the limits on which a run was submitted.

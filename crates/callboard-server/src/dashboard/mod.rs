@@ -18,6 +18,7 @@ use crate::tokens::Scope;
 
 mod agents;
 mod assets;
+mod audit;
 mod cookies;
 mod kept;
 mod links;
@@ -27,10 +28,13 @@ mod overview;
 mod pages;
 mod run;
 mod runs;
+mod schedules;
 mod serving;
 mod sessions;
 mod sign_in;
 pub(crate) mod state;
+mod tokens;
+mod usage;
 
 pub use origin::{DashboardError, PagesAt};
 
@@ -67,7 +71,11 @@ pub(crate) fn with_pages(
         .merge(parts)
         .route("/", get(pages::overview))
         .route("/agents", get(agents::page))
+        .route("/audit", get(audit::page))
         .route("/runs", get(runs::page))
+        .route("/schedules", get(schedules::page))
+        .route("/tokens", get(tokens::page))
+        .route("/usage", get(usage::page))
         .route("/runs/{id}", get(run::page))
         .route("/sign-in", get(pages::sign_in).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))

@@ -24,6 +24,17 @@ pub(super) struct Reader<'r> {
     pub(super) csrf: String,
 }
 
+/// The pages that each page links to, and where they are.
+const PAGES: [(&str, &str); 7] = [
+    ("Overview", "/"),
+    ("Runs", "/runs"),
+    ("Agents", "/agents"),
+    ("Schedules", "/schedules"),
+    ("Usage", "/usage"),
+    ("Tokens", "/tokens"),
+    ("Audit", "/audit"),
+];
+
 /// Puts the contents of a page into the frame. `reader` is `None` if nobody is signed in.
 pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup) -> Markup {
     html! {
@@ -51,7 +62,7 @@ pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup
                         a.name href="/" { "callboard" }
                         @if let Some(reader) = reader {
                             nav aria-label="Pages" {
-                                @for (page, path) in [("Overview", "/"), ("Runs", "/runs"), ("Agents", "/agents")] {
+                                @for (page, path) in PAGES {
                                     a href=(path) aria-current=[(page == title).then_some("page")] { (page) }
                                 }
                             }
@@ -66,6 +77,22 @@ pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup
             }
         }
     }
+}
+
+/// The answer with the contents of a page, or with why they cannot be shown, and a link to the page without a filter.
+pub(super) fn answer(title: &str, path: &str, reader: &Reader<'_>, contents: Result<Markup, Problem>) -> Response {
+    let (status, contents) = match contents {
+        Ok(contents) => (StatusCode::OK, contents),
+        Err(problem) => {
+            let contents = html! {
+                h1 { "This cannot be shown" }
+                p { (problem.detail) }
+                p { a href=(path) { "The whole page" } }
+            };
+            (problem.code.status(), contents)
+        }
+    };
+    page(status, framed(title, Some(reader), &contents))
 }
 
 pub(super) fn page(status: StatusCode, markup: Markup) -> Response {

@@ -1,7 +1,6 @@
 //! The list of runs, newest first, in pages: that of `/v1/runs`, with its filters.
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use callboard::messages::Timestamp;
 use callboard::supervision::runs::Run;
@@ -28,18 +27,7 @@ pub(super) async fn page(State(context): Shared, request: Request) -> Response {
         Err(answer) => return answer,
     };
     let reader = Reader { caller: &caller, csrf };
-    let (status, contents) = match list(&context, &query).await {
-        Ok(contents) => (StatusCode::OK, contents),
-        Err(problem) => {
-            let contents = html! {
-                h1 { "The runs cannot be listed" }
-                p { (problem.detail) }
-                p { a href="/runs" { "All runs" } }
-            };
-            (problem.code.status(), contents)
-        }
-    };
-    pages::page(status, pages::framed("Runs", Some(&reader), &contents))
+    pages::answer("Runs", "/runs", &reader, list(&context, &query).await)
 }
 
 async fn list(context: &Context, query: &str) -> Result<Markup, Problem> {
@@ -119,14 +107,14 @@ fn row(run: &Run, now: Timestamp) -> Markup {
 }
 
 /// A query without the fields of a form that were left empty.
-fn without_empty(query: &str) -> String {
+pub(super) fn without_empty(query: &str) -> String {
     let mut kept = form_urlencoded::Serializer::new(String::new());
     kept.extend_pairs(query::pairs(query).filter(|(_, value)| !value.is_empty()));
     kept.finish()
 }
 
 /// The query of the next page.
-fn after(filters: &str, next: &str) -> String {
+pub(super) fn after(filters: &str, next: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(query::pairs(filters).filter(|(name, _)| name != "page"));
     query.append_pair("page", next);

@@ -42,11 +42,16 @@ pub(crate) struct Nothing {}
 
 /// Answers with the schedules, by name.
 pub(crate) async fn list(State(context): Shared) -> Result<Json<Value>, Problem> {
+    Ok(Json(json!({ "schedules": all(&context).await? })))
+}
+
+/// The schedules as programs read them, by name.
+pub(crate) async fn all(context: &Context) -> Result<Vec<Value>, Problem> {
     let mut listed = Vec::new();
     for Read { schedule, .. } in Schedules::of(&context.board).all().await? {
-        listed.push(schedule.brief(revoked(&context, &schedule)?));
+        listed.push(schedule.brief(revoked(context, &schedule)?));
     }
-    Ok(Json(json!({ "schedules": listed })))
+    Ok(listed)
 }
 
 /// Answers with a schedule.

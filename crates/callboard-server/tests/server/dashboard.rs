@@ -133,7 +133,7 @@ impl Pages {
             .unwrap()
     }
 
-    async fn use_link(&self, secret: &str, headers: &[(&str, &str)]) -> Response {
+    pub(crate) async fn use_link(&self, secret: &str, headers: &[(&str, &str)]) -> Response {
         let origin = [("Origin", &*self.origin), ("Sec-Fetch-Site", "same-origin")];
         let headers: Vec<_> = if headers.iter().any(|(name, _)| *name == "Origin") {
             headers.to_vec()

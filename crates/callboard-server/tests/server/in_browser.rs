@@ -528,7 +528,8 @@ fn pages_have_no_violation_of_accessibility() {
     sign_in(&mut browser, &served.link());
     for scheme in ["light", "dark"] {
         has_scheme(&mut browser, scheme);
-        for path in ["", "runs", &format!("runs/{}", run.id()), "agents?text=e&sort=newest"] {
+        let run = format!("runs/{}", run.id());
+        for path in ["", "runs", &run, "agents?text=e&sort=newest", "schedules", "usage", "tokens", "audit"] {
             browser.opens(&format!("{origin}{path}"));
             if path.is_empty() {
                 browser.sees("document.querySelector('#state')?.textContent === 'Live'");

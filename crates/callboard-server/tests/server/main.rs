@@ -27,6 +27,8 @@ mod inbox;
 #[cfg(unix)]
 mod kills;
 mod knowledge;
+#[cfg(unix)]
+mod list_pages;
 mod lists;
 mod mcp;
 #[cfg(target_os = "linux")]

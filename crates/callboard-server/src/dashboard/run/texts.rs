@@ -33,8 +33,12 @@ pub(crate) fn cut_lines(text: &str, most: usize) -> String {
 
 /// A time, which the script shows in the zone of the reader.
 pub(crate) fn shown_time(at: Timestamp) -> Markup {
-    let shown = at.to_string();
-    html! { time datetime=(shown) { (shown.get(..16).unwrap_or_default().replace('T', " ")) " UTC" } }
+    shown_time_of(&at.to_string())
+}
+
+/// As [`shown_time`], of a time as JSON has it.
+pub(crate) fn shown_time_of(at: &str) -> Markup {
+    html! { time datetime=(at) { (at.get(..16).unwrap_or_default().replace('T', " ")) " UTC" } }
 }
 
 /// `350 ms`, `4.2 s`, `3 min 5 s` or `2 h 4 min`.

@@ -2,6 +2,9 @@
 //!
 //! Requests without a known token have a file of their own: nobody without a token can push out what is in the other.
 
+#[cfg(feature = "dashboard")]
+mod reading;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -14,6 +17,8 @@ use callboard::messages::{Timestamp, visible};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+#[cfg(feature = "dashboard")]
+pub(crate) use self::reading::Lines;
 use crate::context::Context;
 use crate::problem::ProblemCode;
 use crate::proxies::{self, Network};
@@ -55,6 +60,25 @@ impl Audit {
         self.write(false, || line);
     }
 
+    /// The newest lines that are wanted and older than a time, of those whose sender is known or of the others; `None` without a file.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn newest(
+        &self,
+        is_known: bool,
+        before: Option<&str>,
+        limit: usize,
+        is_wanted: impl FnMut(&Value) -> bool,
+    ) -> Option<io::Result<Lines>> {
+        let files = self.files.as_ref()?;
+        let path = files[usize::from(!is_known)].lock().path.clone();
+        let older = (1..=KEPT).map(|number| rotated(&path, number));
+        let files: Vec<PathBuf> = std::iter::once(path.clone()).chain(older).collect();
+        Some(reading::newest(&files, before, limit, is_wanted))
+    }
+
     fn write(&self, is_known: bool, line: impl FnOnce() -> Value) {
         let Some(files) = &self.files else { return };
         let mut log = files[usize::from(!is_known)].lock();
@@ -62,6 +86,13 @@ impl Audit {
             tracing::error!(path = %log.path.display(), %error, "a request was not recorded in the audit log");
         }
     }
+}
+
+/// The path of a rotated file.
+fn rotated(path: &Path, number: usize) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(format!(".{number}"));
+    path.into()
 }
 
 /// A file that is rotated.
@@ -93,11 +124,7 @@ impl Log {
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if self.size > 0 && self.size + line.len() as u64 > self.max {
-            let rotated = |number: usize| {
-                let mut path = self.path.as_os_str().to_owned();
-                path.push(format!(".{number}"));
-                PathBuf::from(path)
-            };
+            let rotated = |number: usize| rotated(&self.path, number);
             for number in (1..KEPT).rev() {
                 match fs::rename(rotated(number), rotated(number + 1)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
