@@ -1,5 +1,6 @@
 //! Delegations: tasks that another program gives to the agents of the board. Each is a run of its own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
@@ -347,6 +348,9 @@ pub(crate) struct Forked {
     /// The input of the turn; that which it had by default.
     #[serde(default, deserialize_with = "present")]
     input: Option<Value>,
+    /// What the turn finds in channels of the state, in place of what was there.
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
     #[serde(default, deserialize_with = "limits")]
     limits: Option<Limits>,
 }
@@ -356,17 +360,19 @@ pub(crate) async fn fork(
     State(context): Shared,
     Id(id): Id,
     Extension(caller): Extension<Caller>,
-    Body(Forked { turn, input, limits }): Body<Forked>,
+    Body(Forked { turn, input, set, limits }): Body<Forked>,
 ) -> Result<Response, Problem> {
     let run = find(&context, &id)?;
-    reserved::check_repeated(&context, &run, input.is_some()).await?;
+    let is_changed = input.is_some() || !set.is_empty();
+    reserved::check_repeated(&context, &run, is_changed).await?;
     let is_untrusted = run.read().await?.submission().task.is_untrusted;
-    if input.is_some() && !is_untrusted && !caller.scopes.contains(&Scope::Admin) {
-        let detail = "the task of this delegation is trusted: another `input` needs the scope admin";
+    if is_changed && !is_untrusted && !caller.scopes.contains(&Scope::Admin) {
+        let detail = "the task of this delegation is trusted: another `input` or `set` needs the scope admin";
         return Err(Problem::new(ProblemCode::MissingScope, detail));
     }
     let from_agent = Some(caller.requester()?);
-    let fork = Fork { input: input.map(Into::into), limits, from_agent, ..Fork::default() };
+    let fork = set.into_iter().fold(Fork::new(), |fork, (channel, value)| fork.set(&channel, value));
+    let fork = Fork { input: input.map(Into::into), limits, from_agent, ..fork };
     began(&context, &caller, context.board.fork(run.id(), turn, fork).await?).await
 }
 

@@ -223,7 +223,8 @@ fn operation(route: &Route) -> Option<Operation> {
                 .accepted()
         }
         ("POST", "/v1/delegations/{id}/fork") => {
-            let fork = json!({ "turn": number(), "input": any(), "limits": limits() });
+            let fork =
+                json!({ "turn": number(), "input": any(), "set": json!({ "type": "object" }), "limits": limits() });
             Operation::of("Continues a delegation from a turn", schema("Delegation"))
                 .body(body(&fork, &["turn"]))
                 .accepted()

@@ -64,6 +64,7 @@ pub(crate) fn with_pages(
         .route("/parts/arguments", get(pages::arguments))
         .route("/parts/events", get(live::events))
         .route("/parts/run", get(run::part))
+        .route("/parts/run/moment", get(run::moment::part))
         .route("/parts/run/drawing", get(run::drawing))
         .route("/parts/run/events", get(run::events))
         .layer(from_fn_with_state(guard, authorize));
@@ -77,6 +78,8 @@ pub(crate) fn with_pages(
         .route("/tokens", get(tokens::page))
         .route("/usage", get(usage::page))
         .route("/runs/{id}", get(run::page))
+        .route("/runs/{id}/journal", get(run::moment::page))
+        .route("/runs/{id}/turns/{number}", get(run::turn::page))
         .route("/sign-in", get(pages::sign_in).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/session", get(sign_in::session))

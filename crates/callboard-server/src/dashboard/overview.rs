@@ -9,7 +9,7 @@ use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, Ra
 use callboard_text::{disguised, exact};
 use maud::{Markup, html};
 
-use super::run::texts::{short, shown_time};
+use super::run::texts::{json_text, short, shown_time};
 use crate::context::Context;
 use crate::inbox::{About, Deciding, Filter, Item, ItemKind, Page, difference};
 use crate::knowledge::reserved;
@@ -181,15 +181,7 @@ fn nothing(agent: Option<&str>, is_filtered: bool, is_hidden: bool) -> Markup {
 /// The arguments of an action as JSON that a person changes: what does not show is written as an escape of JSON.
 pub(super) fn arguments_to_edit(wait: &Pending) -> Option<String> {
     let Pending::Approval(envelope) = wait else { return None };
-    let text = serde_json::to_string_pretty(envelope.action.arguments.value()).ok()?;
-    Some(text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        let is_plain = c == '\n' || c == ' ' || exact(c.encode_utf8(&mut [0; 4])).chars().eq([c]);
-        match is_plain {
-            true => shown.push(c),
-            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}"))),
-        }
-        shown
-    }))
+    Some(json_text(envelope.action.arguments.value()))
 }
 
 /// All of the text of what waits.

@@ -7,6 +7,14 @@ const runPage = find("[data-run-part]");
 // What each part was when the server wrote it: the script changes times, and people open details.
 const written = new Map(all("[data-swap]").map((own) => [own.id, own.innerHTML]));
 
+// Replaces what is in an element. Details that a person opened stay open.
+const fill = (own, other) => {
+  const states = new Map(all("details[data-key]", own).map((it) => [it.dataset.key, it.open]));
+  own.replaceChildren(...[...other.childNodes].map((node) => document.adoptNode(node)));
+  for (const it of all("details[data-key]", own)) it.open = states.get(it.dataset.key) ?? it.open;
+  showTimes(own);
+};
+
 const swap = (text) => {
   const news = fragment(text);
   for (const other of all("[data-swap]", news)) {
@@ -15,13 +23,10 @@ const swap = (text) => {
     const hasInput = own?.matches(":has(input:focus)");
     if (!own || hasInput || written.get(other.id) === html) continue;
     written.set(other.id, html);
-    const states = new Map(all("details[data-key]", own).map((it) => [it.dataset.key, it.open]));
     const focused = own.contains(document.activeElement) ? document.activeElement : null;
     const key = focused?.closest("details[data-key]")?.dataset.key;
     const address = focused?.getAttribute("href");
-    own.replaceChildren(...[...other.childNodes].map((node) => document.adoptNode(node)));
-    for (const it of all("details[data-key]", own)) it.open = states.get(it.dataset.key) ?? it.open;
-    showTimes(own);
+    fill(own, other);
     const again = key ? find(`details[data-key="${key}"] > summary`, own) : address && all("a", own).find((link) => link.getAttribute("href") === address);
     again?.focus();
   }
@@ -62,6 +67,21 @@ const watchRun = () => {
   });
 };
 
+// What a form asks for, as a text of JSON: numbers are sent with all of their digits.
+const asked = (form) => {
+  const field = (name) => find(`[name=${name}]`, form);
+  const json = (name) => {
+    JSON.parse(field(name).value);
+    return field(name).value;
+  };
+  const fields = [];
+  if (form.dataset.turn) fields.push(`"turn":${form.dataset.turn}`);
+  if (field("reason")?.value) fields.push(`"reason":${JSON.stringify(field("reason").value)}`);
+  if (field("input") && field("input").value !== field("input").defaultValue) fields.push(`"input":${json("input")}`);
+  if (field("channel")?.value) fields.push(`"set":{${JSON.stringify(field("channel").value)}:${json("value")}}`);
+  return `{${fields.join(",")}}`;
+};
+
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   const path = form.dataset.runAction;
@@ -69,14 +89,20 @@ document.addEventListener("submit", async (event) => {
   event.preventDefault();
   const result = find(".result", form);
   const button = find("button", form);
+  let body;
+  try {
+    body = asked(form);
+  } catch (error) {
+    result.textContent = `This is no JSON: ${error.message}.`;
+    return;
+  }
   button.disabled = true;
   try {
-    const reason = find("[name=reason]", form)?.value;
-    const answer = await send(path, reason ? { reason } : {});
+    const answer = await send(path, body);
     if (answer.status === 401) return location.reload();
     const content = await answer.json();
-    // A turn that is tried again is in a run of its own.
-    if (answer.ok && content.request_id && path.endsWith("/retry")) return location.assign(`/runs/${encodeURIComponent(content.request_id)}`);
+    // A turn that is tried again, and a fork, are runs of their own.
+    if (answer.ok && content.request_id && !path.endsWith("/cancel")) return location.assign(`/runs/${encodeURIComponent(content.request_id)}`);
     result.textContent = answer.ok ? "Done." : content.detail;
     button.disabled = answer.ok;
     if (!answer.ok) return;
@@ -91,3 +117,30 @@ document.addEventListener("submit", async (event) => {
 });
 
 if (runPage) watchRun();
+
+// ---- The journal of a run
+
+const watchJournal = (journal) => {
+  const [control, output, moment] = [find("[name=event]", journal), find("output", journal), find("#moment")];
+  find("button", journal).hidden = true;
+  let [isReading, wanted] = [false, null];
+  control.addEventListener("input", async () => {
+    wanted = control.value;
+    output.textContent = `${wanted} of ${control.max}`;
+    if (isReading) return;
+    isReading = true;
+    while (wanted !== null) {
+      const event = wanted;
+      wanted = null;
+      const answer = await read(`${journal.dataset.journal}&event=${event}`).catch(() => null);
+      if (answer?.status === 401) return location.reload();
+      if (answer?.ok) fill(moment, fragment(await answer.text()).body);
+      else output.textContent = `${event} of ${control.max}: the server did not answer`;
+      if (wanted === null) history.replaceState(null, "", `?event=${event}`);
+    }
+    isReading = false;
+  });
+};
+
+const journal = find("[data-journal]");
+if (journal) watchJournal(journal);

@@ -529,7 +529,10 @@ fn pages_have_no_violation_of_accessibility() {
     for scheme in ["light", "dark"] {
         has_scheme(&mut browser, scheme);
         let run = format!("runs/{}", run.id());
-        for path in ["", "runs", &run, "agents?text=e&sort=newest", "schedules", "usage", "tokens", "audit"] {
+        let (turn, journal) = (format!("{run}/turns/1"), format!("{run}/journal?event=1"));
+        for path in
+            ["", "runs", &run, &turn, &journal, "agents?text=e&sort=newest", "schedules", "usage", "tokens", "audit"]
+        {
             browser.opens(&format!("{origin}{path}"));
             if path.is_empty() {
                 browser.sees("document.querySelector('#state')?.textContent === 'Live'");
@@ -593,6 +596,51 @@ fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     browser.asks("Emulation.setDeviceMetricsOverride", phone);
     assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(360));
     picture(&mut browser, "run-phone");
+    assert_eq!(browser.complaints(), [&Value::Null; 0]);
+    served.end();
+}
+
+/// Goes through the events of a run with the keyboard, and has one of its turns begin again with another input.
+#[test]
+fn a_person_goes_through_the_journal_of_a_run_and_forks_it_with_another_input() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    let run = served.submit("asker", "Which port?");
+    let asked = served.runtime.block_on(served.board.people().pending());
+    served.runtime.block_on(served.board.people().answer(&asked[0], Response::Value("80".into()), "ben")).unwrap();
+    served.runtime.block_on(run.result()).unwrap();
+    sign_in(&mut browser, &served.link());
+    browser.opens(&format!("{}runs/{}/journal", overview_of(&served), run.id()));
+    browser.sees("document.querySelector('[data-journal] button').hidden");
+    let last = browser.value("document.querySelector('#event').max").as_str().unwrap().to_owned();
+    assert_eq!(browser.value("document.querySelector('output').textContent"), format!("{last} of {last}"));
+    browser.value("document.querySelector('#event').focus()");
+    press(&mut browser, "Home", 36, "");
+    browser.sees("document.querySelector('#moment h2').textContent === 'Event 1' && location.search === '?event=1'");
+    press(&mut browser, "ArrowRight", 39, "");
+    browser.sees("document.querySelector('#moment h2').textContent === 'Event 2' && location.search === '?event=2'");
+    assert_eq!(browser.value("document.querySelector('output').textContent"), format!("2 of {last}"));
+    picture(&mut browser, "journal");
+    browser.opens(&format!("{}runs/{}/turns/1", overview_of(&served), run.id()));
+    tab_to(&mut browser, "Fork here …");
+    enter(&mut browser);
+    press(&mut browser, "Tab", 9, "");
+    browser.value("document.querySelector('#input').select()");
+    browser.types("\"Which host");
+    picture(&mut browser, "turn");
+    click(&mut browser, "Fork the run");
+    browser.sees("document.querySelector('form[data-turn] .result').textContent.startsWith('This is no JSON: ')");
+    browser.value("document.querySelector('#input').select()");
+    browser.types("\"Which host?\"");
+    click(&mut browser, "Fork the run");
+    browser.until("Page.loadEventFired");
+    browser.sees("document.querySelector('#run-waits')?.textContent.includes('Which host?')");
+    let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 2, "mobile": true });
+    browser.asks("Emulation.setDeviceMetricsOverride", phone);
+    for page in ["journal?event=2", "turns/1"] {
+        browser.opens(&format!("{}runs/{}/{page}", overview_of(&served), run.id()));
+        assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(360), "{page}");
+    }
     assert_eq!(browser.complaints(), [&Value::Null; 0]);
     served.end();
 }

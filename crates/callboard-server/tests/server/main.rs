@@ -36,6 +36,8 @@ mod overload;
 #[path = "../../../../tests/passing/mod.rs"]
 mod passing;
 #[cfg(unix)]
+mod past_pages;
+#[cfg(unix)]
 mod private;
 mod requests;
 #[cfg(unix)]

@@ -1,15 +1,19 @@
 //! The page of a run: what it is about, why it waits, its turns in time, and its events.
 //!
 //! `story` has what the events tell about the turns, `consents` what people were asked to allow, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
-//! turns, and `live` when they are read again. Each part of a page has a bound, however long a run is.
+//! turns, and `live` when they are read again. `turn` is the page of a turn, `moment` that of the run at one of its events; both are made from
+//! the run's journal, which `replayed` replays. Each part of a page has a bound, however long a run is.
 
 mod consents;
 mod live;
+pub(super) mod moment;
 mod query;
+mod replayed;
 pub(super) mod state;
 mod story;
 pub(super) mod texts;
 mod timeline;
+pub(super) mod turn;
 mod view;
 
 use axum::Extension;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use callboard::messages::{RunId, Timestamp, Usage, visible, visible_lines};
+use callboard_text::exact;
 use maud::{Markup, html};
+use serde::Serialize;
 
 /// A text in a line of at most so many characters.
 pub(crate) fn line(text: &str, most: usize) -> String {
@@ -29,6 +31,19 @@ pub(crate) fn cut_lines(text: &str, most: usize) -> String {
             format!("{}… ({} more characters)", visible_lines(&text[..end]), text[end..].chars().count())
         }
     }
+}
+
+/// A value as JSON that a person reads and changes: what does not show is written as an escape of JSON.
+pub(crate) fn json_text(value: &(impl Serialize + ?Sized)) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        let is_plain = c == '\n' || c == ' ' || exact(c.encode_utf8(&mut [0; 4])).chars().eq([c]);
+        match is_plain {
+            true => shown.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}"))),
+        }
+        shown
+    })
 }
 
 /// A time, which the script shows in the zone of the reader.

@@ -1,6 +1,6 @@
 //! The turns of a run in time: a row for each, with a bar for when it was at work, its steps, its failures and what was handed to it.
 
-use callboard::messages::Timestamp;
+use callboard::messages::{RunId, Timestamp};
 use maud::{Markup, html};
 
 use super::story::{End, Handoff, Step, TurnRow};
@@ -56,13 +56,13 @@ fn ended(turn: &TurnRow) -> (&'static str, &'static str) {
 }
 
 /// A turn as a row.
-pub(super) fn row(turn: &TurnRow, axis: Axis, now: Timestamp) -> Markup {
+pub(super) fn row(run: RunId, turn: &TurnRow, axis: Axis, now: Timestamp) -> Markup {
     let (words, tone) = ended(turn);
     let took = turn.ended_at.unwrap_or(now).since(turn.begun_at);
     html! {
         li.turn {
             div.head {
-                span.number { (turn.number) }
+                a.number href={ "/runs/" (run) "/turns/" (turn.number) } title="This turn: its input, messages and state" { (turn.number) }
                 b { bdi { @match &turn.agent { Some(agent) => (line(agent.as_str(), MAX_NAME)), None => "–" } } }
                 span.kind.(tone) { (words) }
                 span.dim { (span(took)) @if let Some(used) = tokens(turn.usage) { " · " (used) } }

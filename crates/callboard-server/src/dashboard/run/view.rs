@@ -1,6 +1,6 @@
 //! The parts of the page of a run.
 
-use callboard::messages::{RunEvent, Timestamp};
+use callboard::messages::{RunEvent, RunId, Timestamp};
 use callboard::supervision::runs::Run;
 use maud::{Markup, html};
 
@@ -45,7 +45,7 @@ pub(super) fn parts(seen: &Seen<'_>, asked: &Asked) -> Markup {
         section #run-consents data-swap { (seen.consents.shown()) }
         section #run-drawing data-swap { (drawing(seen)) }
         section #run-turns data-swap { (turns(seen, &story, asked)) }
-        section #run-filter { (filter(asked)) }
+        section #run-filter { (filter(seen.run.id(), asked)) }
         section #run-events data-swap { (events(seen, asked)) }
     }
 }
@@ -181,15 +181,16 @@ fn turns(seen: &Seen<'_>, story: &Story, asked: &Asked) -> Markup {
         @if let Some(first) = shown.first().filter(|_| has_more) {
             p.pages { a href=(link(Some(first.number))) { "Earlier turns" } }
         }
-        ol.turns { @for turn in &shown { (timeline::row(turn, axis, seen.now)) } }
+        ol.turns { @for turn in &shown { (timeline::row(seen.run.id(), turn, axis, seen.now)) } }
         @if asked.turns_before.is_some() { p.pages { a href=(link(None)) { "The newest turns" } } }
     }
 }
 
 /// The form that filters the events.
-fn filter(asked: &Asked) -> Markup {
+fn filter(run: RunId, asked: &Asked) -> Markup {
     html! {
         h2 { "Events" }
+        p { a href={ "/runs/" (run) "/journal?event=1" } { "Go through them from the first" } }
         form.filter method="get" action="#run-events" {
             @if let Some(before) = asked.turns_before { input type="hidden" name="turns_before" value=(before); }
             div {
@@ -226,7 +227,7 @@ fn events(seen: &Seen<'_>, asked: &Asked) -> Markup {
         ol.events {
             @for (number, event) in &shown {
                 li.bad[is_failure(event)] {
-                    span.number { (number) }
+                    a.number href={ "/runs/" (seen.run.id()) "/journal?event=" (number) } title="The run after this event" { (number) }
                     @if let Some(at) = event.at() { (shown_time(at)) }
                     span.dim { @if let Some(turn) = event.turn() { "turn " (turn) } }
                     bdi { (line(&event.to_string(), MAX_EVENT)) }
