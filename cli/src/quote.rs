@@ -3,46 +3,23 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use callboard::messages::visible;
+use callboard_text::shell_word;
 
 /// A path, quoted for a shell, whatever its bytes are.
 pub(crate) fn quoted_path(path: &Path) -> String {
-    quoted_bytes(path.as_os_str().as_bytes())
+    shell_word(path.as_os_str().as_bytes())
 }
 
 /// A word, quoted for a shell.
 pub(crate) fn quoted(word: &str) -> String {
-    quoted_bytes(word.as_bytes())
-}
-
-/// Characters that a terminal does not show, and bytes that are not UTF-8, are written as `$'…'`, which bash, zsh and ksh read.
-fn quoted_bytes(bytes: &[u8]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
-    match std::str::from_utf8(bytes) {
-        Ok(word) if !word.is_empty() && word.chars().all(is_plain) => word.to_owned(),
-        Ok(word) if visible(word) == word => format!("'{}'", word.replace('\'', r"'\''")),
-        Ok(_) | Err(_) => {
-            let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-            let mut quoted = String::from("$'");
-            for chunk in bytes.utf8_chunks() {
-                for c in chunk.valid().chars() {
-                    let shown = c.to_string();
-                    match c {
-                        '\'' | '\\' => quoted.extend(['\\', c]),
-                        _ if visible(&shown) == shown => quoted.push(c),
-                        _ => quoted.push_str(&hexadecimal(shown.as_bytes())),
-                    }
-                }
-                quoted.push_str(&hexadecimal(chunk.invalid()));
-            }
-            quoted + "'"
-        }
-    }
+    shell_word(word.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::messages::visible;
 
     use super::*;
 

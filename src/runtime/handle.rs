@@ -243,7 +243,8 @@ impl Callboard {
     }
 
     /// Waits until the unfinished runs that were found at the start have been read, and are resumed, are quarantined, or were
-    /// found to belong to another board. A board takes work before that.
+    /// found to belong to another board; what those that are resumed wait for is among [`PeopleHandle::pending`](super::PeopleHandle::pending) by then. A board takes
+    /// work before that.
     pub async fn recovered(&self) {
         // The sender is only dropped, never used.
         let _ = self.board.recovered.clone().changed().await;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
-use callboard::messages::{Action, Consent, Deciders, Envelope, Escalation, Groups, RunEvent, Terms, Vote, Votes};
+use callboard::messages::{
+    Action, Consent, Deciders, Envelope, Escalation, Groups, Pending, RunEvent, Terms, Vote, Votes,
+};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use parking_lot::Mutex;
@@ -212,6 +214,34 @@ async fn other_arguments_are_a_new_approval_of_which_the_edit_is_the_first_vote(
     let decision = second.people().approve(after, "ann").await.unwrap().decision.unwrap();
     assert_eq!(decision.votes.iter().map(|vote: &Vote| &*vote.by).collect::<Vec<_>>(), ["bob", "ann"]);
     assert_eq!(second.run(run).result().await.unwrap().output, json!(["b.txt"]));
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_arguments_that_it_has_are_an_approval_as_it_is_and_no_edit() {
+    let world = World::new();
+    let board = board(&world, two()).start().await.unwrap();
+    let run = board.submit(task(&["a.txt"])).await.unwrap();
+    let (people, envelope) = (board.people(), people::approval(&board).await);
+    people.approve(envelope.id(), "ann").await.unwrap();
+    let same = Response::ApproveEdited(envelope.action.arguments.clone());
+    let votes = people.answer(envelope.id(), same, "bob").await.unwrap().unwrap();
+    assert_eq!(votes.decision.unwrap().terms, Terms::Once, "the vote of ann counts");
+    assert_eq!(run.result().await.unwrap().output, json!(["a.txt"]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_wait_for_is_known_once_they_have_been_read_after_a_start() {
+    let world = World::new();
+    let first = board(&world, two()).start().await.unwrap();
+    first.submit(task(&["a.txt"])).await.unwrap();
+    let asked = people::approval(&first).await.id();
+    first.shutdown().await;
+    let second = board(&world, two()).start().await.unwrap();
+    second.recovered().await;
+    let pending: Vec<_> = second.people().pending().await.iter().map(Pending::id).collect();
+    assert_eq!(pending, [asked.into()]);
     second.shutdown().await;
 }
 

@@ -19,7 +19,6 @@ use callboard::workflow::Workflow;
 use callboard_agents::Models;
 
 use crate::command_line::command_line;
-use crate::config::people;
 use crate::conversations::check_none_is_open;
 use crate::exit::Exit;
 use crate::output::{self, note_words};
@@ -76,8 +75,7 @@ impl<'a> Session<'a> {
         }
         let board = builder.start().await.map_err(Failure::of)?;
         let spans = telemetry::start(&board, models);
-        let reachable =
-            if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
+        let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
         Ok(Self { board, kept, arguments, agents, invalid, spans, _reachable: reachable })
     }
 

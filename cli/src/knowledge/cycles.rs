@@ -11,7 +11,6 @@ use callboard::supervision::runs::Run as State;
 use serde_json::Value;
 
 use crate::agents::decide::restart_turns;
-use crate::config::people;
 use crate::exit::Exit;
 use crate::output::{note, note_words};
 use crate::page::{Failure, Page};
@@ -64,7 +63,7 @@ impl Cycles<'_> {
         let (store, before) = store_of(stores, &task, is_same).await?;
         let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
         let board = agents.into_iter().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
-        let reachable = Reachable::start(&board, &people::Section::default()).await;
+        let reachable = Reachable::start(&board).await;
         let is_continued = before.is_some();
         let run = match before {
             Some(id) => {

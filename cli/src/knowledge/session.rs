@@ -10,7 +10,6 @@ use callboard_knowledge::provider::PROVIDER_AGENT;
 use serde::Serialize;
 
 use crate::agents::provider;
-use crate::config::people;
 use crate::exit::Exit;
 use crate::page::{Failure, note};
 use crate::person;
@@ -82,7 +81,7 @@ impl Session {
         };
         let builder = agents(base).into_iter().chain(model).fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(Failure::of)?;
-        let reachable = Reachable::start(&board, &people::Section::default()).await;
+        let reachable = Reachable::start(&board).await;
         Ok(Self {
             board,
             reachable,

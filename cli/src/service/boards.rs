@@ -15,7 +15,6 @@ use callboard_server::private::{self, Client, ClientError};
 use callboard_server::{Server, Tokens};
 
 use crate::command_line::command_line;
-use crate::config::people;
 use crate::exit::Exit;
 use crate::page::{Failure, note};
 use crate::protection::refuses_decisions;
@@ -25,23 +24,28 @@ use crate::stores::Stores;
 /// How many characters a whole id of a run has.
 const WHOLE_ID: usize = 36;
 
-/// A board that other processes of this user reach on its socket.
+/// Sockets on which other processes of this user reach a board.
+#[derive(Default)]
 pub(crate) struct Reachable {
     stop: watch::Sender<bool>,
     serving: Vec<JoinHandle<()>>,
 }
 
 impl Reachable {
+    /// Listens on the socket of a board, which has no other server.
+    pub(crate) async fn start(board: &Callboard) -> Self {
+        let mut reachable = Self::default();
+        let server = Server::new(board.clone(), Tokens::new(Env::system())).refuse_decisions(refuses_decisions);
+        reachable.listen_for(board, &server).await;
+        reachable
+    }
+
     /// Listens on the socket of a board. Where that is not possible, a line on standard error reports it, and other
     /// processes see the board's runs but cannot act on them.
-    pub(crate) async fn start(board: &Callboard, people: &people::Section) -> Self {
-        let mut reachable = Self { stop: watch::Sender::new(false), serving: Vec::new() };
-        let server = Server::new(board.clone(), Tokens::new(Env::system())).refuse_decisions(refuses_decisions);
-        let server = server.people(people.tokens());
-        if let Err(error) = reachable.listen(&server, &name_of_board(board.id())).await {
+    pub(crate) async fn listen_for(&mut self, board: &Callboard, server: &Server) {
+        if let Err(error) = self.listen(server, &name_of_board(board.id())).await {
             note(&format!("other processes cannot act on the runs of this one: {error}"));
         }
-        reachable
     }
 
     /// Listens on one more socket.

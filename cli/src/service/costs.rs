@@ -11,7 +11,7 @@ use callboard::runtime::Unfinished;
 use callboard_server::private::{Client, ClientError};
 
 use crate::agents::arguments::Files;
-use crate::config::{self, limits, people};
+use crate::config::{self, limits};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, grouped, lines_of, table};
 use crate::stores::store::Store;
@@ -75,7 +75,7 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
 async fn of_store(store: &Store, limits: &limits::Section, since: Option<&str>) -> Result<Vec<Value>, Failure> {
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
     let board = builder.day_limits(|days| limits.of_days(days)).start().await.map_err(Failure::of)?;
-    let reachable = Reachable::start(&board, &people::Section::default()).await;
+    let reachable = Reachable::start(&board).await;
     let rows = read(&of_board(board.id()), since).await;
     reachable.stop().await;
     board.shutdown().await;

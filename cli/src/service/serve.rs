@@ -131,7 +131,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     tokio::spawn(matrix::report(rooms_reached));
     tokio::spawn(webhooks::report(unreachable));
     let spans = telemetry::start(&board, loaded.models.clone());
-    let mut reachable = Reachable::start(&board, &people).await;
+    let mut reachable = Reachable::default();
     let served = async {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
         let url = url_of(address, tls.is_some());
@@ -163,6 +163,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
                 error => Failure::failed(error.to_string()),
             })?;
         }
+        // Decisions of the command line come there, and are recorded as those of others are.
+        reachable.listen_for(&board, &server).await;
         let listened = reachable.listen(&server, &name_of_service(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
         let listened = reachable.listen_mcp(&server, &name_of_mcp(&stores)).await;

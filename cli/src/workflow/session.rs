@@ -18,7 +18,6 @@ use callboard::supervision::runs::Run as State;
 use crate::agents::decide::{self, unless_closed};
 use crate::agents::process_log;
 use crate::agents::watch::{Watch, changed};
-use crate::config::people;
 use crate::exit::Exit;
 use crate::output::{self, note_words};
 use crate::page::{Failure, is_coloured, note};
@@ -79,8 +78,7 @@ impl<'a> Session<'a> {
         let builder = builder.day_limits(|days| agents.limits.of_days(days)).run_limits(move |_| per_run);
         let board = builder.start().await.map_err(Failure::of)?;
         let spans = telemetry::start(&board, agents.models);
-        let reachable =
-            if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
+        let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
         Ok(Self { board, kept, execution, watch: agents.watch, spans, _reachable: reachable })
     }
 

@@ -396,6 +396,11 @@ fn what_a_delegation_waits_for_is_decided_at_another_terminal() {
     project.model.answers("found");
     assert_eq!(project.callboard(&["wait", &id]).out, "found\n");
     assert_eq!(project.callboard(&["pending"]).out, "nothing waits for you\n");
+    // What the command line decides is in the audit log, as what others decide.
+    let log = std::fs::read_to_string(project.stores().join("service/audit.jsonl")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let outcomes: Vec<Value> = lines.map(|line| line["outcome"].clone()).filter(|outcome| !outcome.is_null()).collect();
+    assert_eq!(outcomes, ["denied", "approved"], "{log}");
     serving.stop();
 }
 

@@ -25,12 +25,7 @@ pub(crate) async fn health(State(context): Shared) -> Result<Json<Value>, Proble
 /// Answers whether the board works, and has read the unfinished runs that it found at its start.
 pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem> {
     let Json(health) = health(State(Arc::clone(&context))).await?;
-    match context.board.recovered().now_or_never() {
-        Some(()) => Ok(Json(health)),
-        None => {
-            Err(Problem::new(ProblemCode::Unavailable, "the board still reads the runs that it found at its start"))
-        }
-    }
+    if context.has_recovered() { Ok(Json(health)) } else { Err(Problem::recovering()) }
 }
 
 /// Answers with the agents and what they announce.

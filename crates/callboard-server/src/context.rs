@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use callboard::Callboard;
 use callboard::messages::Timestamp;
+use futures::FutureExt as _;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -130,6 +131,11 @@ impl Context {
                 () = session => {}
             }
         }
+    }
+
+    /// Whether the unfinished runs that the board found at its start have been read.
+    pub(crate) fn has_recovered(&self) -> bool {
+        self.board.recovered().now_or_never().is_some()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -21,7 +21,8 @@ use crate::tokens::{Caller, Scope};
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 200;
 
-fn check(caller: &Caller, namespace: &str) -> Result<(), Problem> {
+/// Refuses a namespace that nobody reads, or that a token was not granted.
+pub(crate) fn check(caller: &Caller, namespace: &str) -> Result<(), Problem> {
     if namespace == "run" {
         let detail = "no agent reads the namespace run: for agents, `run` is the namespace of their run, run:ID with its whole id; they also \
                       have memory:AGENT, and what `namespaces` in their files names";

@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use callboard::messages::{AgentName, DeadLetter, Timestamp, Usage, visible};
 use callboard::supervision::runs::Run;
+use jiff::civil;
 use serde_json::{Value, json};
 
 use crate::context::{Context, Shared};
@@ -34,13 +35,17 @@ struct Page {
     limit: usize,
     agent: Option<String>,
     state: Option<String>,
+    workflow: Option<String>,
+    /// What the task has, in lower case.
+    text: Option<String>,
     /// The beginning of a time in RFC 3339.
     since: Option<String>,
 }
 
 impl Page {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
-        let [limit, page, agent, state, since] = query::values(query, ["limit", "page", "agent", "state", "since"])?;
+        let [limit, page, agent, state, workflow, text, since] =
+            query::values(query, ["limit", "page", "agent", "state", "workflow", "text", "since"])?;
         let invalid = |name: &str, needed: &str| Problem::bad(format!("`{name}` in the query is {needed}"));
         let limit =
             limit.map_or(Some(LIMIT), |limit| limit.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)));
@@ -56,6 +61,8 @@ impl Page {
             limit: limit.ok_or_else(|| invalid("limit", &format!("a number from 1 to {MAX_LIMIT}")))?,
             agent: agent.map(Cow::into_owned),
             state,
+            workflow: workflow.map(Cow::into_owned),
+            text: text.map(|text| text.to_lowercase()),
             since: since.transpose()?,
         })
     }
@@ -68,6 +75,16 @@ impl Page {
 
     fn wants(&self, state: &str) -> bool {
         self.state.as_ref().is_none_or(|wanted| wanted == state)
+    }
+
+    fn wants_run(&self, run: &Run, now: Timestamp) -> bool {
+        let task = &run.submission().task;
+        let is_of_workflow = self
+            .workflow
+            .as_ref()
+            .is_none_or(|name| task.plan.as_ref().is_some_and(|plan| plan.name.as_ref() == name.as_str()));
+        let has_text = self.text.as_ref().is_none_or(|text| task.body.to_lowercase().contains(text));
+        is_of_workflow && has_text && self.wants(shapes::status(run, now))
     }
 
     /// Whether a run may be wanted, by what the lists have of it.
@@ -112,7 +129,11 @@ fn begins_time(text: &str) -> Option<String> {
     let text = text.strip_suffix('Z').unwrap_or(text);
     let fits = |(found, form): (char, char)| if form == '0' { found.is_ascii_digit() } else { found == form };
     let is_time = [10, 19, FORM.len()].contains(&text.len()) && text.chars().zip(FORM.chars()).all(fits);
-    is_time.then(|| text.to_owned())
+    let is_there = || match text.len() {
+        DAY => text.parse::<civil::Date>().is_ok(),
+        _ => text.parse::<civil::DateTime>().is_ok(),
+    };
+    (is_time && is_there()).then(|| text.to_owned())
 }
 
 /// What a page takes of the lists: how many runs are passed and read is bounded.
@@ -169,7 +190,7 @@ pub(crate) async fn page_of(context: &Context, query: Option<&str>) -> Result<(V
         budget.read += 1;
         let run = listed.place.1;
         match context.board.run(run).read().await {
-            Ok(fold) if page.wants(shapes::status(&fold, context.now())) => runs.push(fold),
+            Ok(fold) if page.wants_run(&fold, context.now()) => runs.push(fold),
             Ok(_) => {}
             Err(error) => skip(run, &error),
         }
@@ -294,9 +315,18 @@ mod tests {
         assert_eq!(cut("2026-01-31").as_deref(), Some("2026-01-31"));
         assert_eq!(cut("2026-01-31T12:00:00Z").as_deref(), Some("2026-01-31T12:00:00"));
         assert_eq!(cut("2026-01-31T12:00:00.000Z").as_deref(), Some("2026-01-31T12:00:00.000"));
-        for wrong in
-            ["", "Z", "2026", "2026-01-31T12", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00+01:00", "yesterday!"]
-        {
+        for wrong in [
+            "",
+            "Z",
+            "2026",
+            "2026-13-01",
+            "2026-02-30T00:00:00",
+            "2026-01-31T24:00:01",
+            "2026-01-31T12",
+            "2026-01-31 12:00:00Z",
+            "2026-01-31T12:00:00+01:00",
+            "yesterday!",
+        ] {
             assert_eq!(begins_time(wrong), None, "{wrong}");
         }
     }

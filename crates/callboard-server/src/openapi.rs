@@ -172,6 +172,8 @@ fn operation(route: &Route) -> Option<Operation> {
                 ("page", false),
                 ("agent", false),
                 ("state", false),
+                ("workflow", false),
+                ("text", false),
                 ("since", false),
             ])
         }

@@ -131,6 +131,7 @@ pub(crate) async fn respond(
         Err(error @ AnswerError::NotOpen(_)) => {
             return Err(match closed(context, &id).await {
                 Some(how) => Problem::new(ProblemCode::Conflict, format!("already {how}")),
+                None if !context.has_recovered() => Problem::recovering(),
                 None => error.into(),
             });
         }

@@ -108,6 +108,12 @@ impl Problem {
         Self { code, detail: without_secrets(&detail.into()), retry_after }
     }
 
+    /// What is asked for may be there in a moment.
+    pub(crate) fn recovering() -> Self {
+        let why = "the board still reads the runs that it found at its start";
+        Self { retry_after: Some(SOON), ..Self::new(ProblemCode::Unavailable, why) }
+    }
+
     pub(crate) fn not_found(what: impl Into<String>) -> Self {
         Self::new(ProblemCode::NotFound, what)
     }

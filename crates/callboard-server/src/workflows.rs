@@ -97,14 +97,19 @@ pub(crate) async fn drawing(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Problem> {
     let [version] = query::values(query.as_deref(), ["version"])?;
-    let version =
-        version.map(|version| version.parse().map_err(|_| Problem::bad("`version` in the query is a number")));
-    let (version, workflow) = find(&context, &name, version.transpose()?).await?;
+    let (version, workflow) = find(&context, &name, version_of(version.as_deref())?).await?;
     let drawing = Drawing::of(&workflow);
     Ok(Json(json!({ "name": name, "version": version, "mermaid": drawing.to_mermaid(), "svg": drawing.to_svg() })))
 }
 
-async fn find(context: &Context, name: &str, version: Option<u32>) -> Result<(u32, Workflow), Problem> {
+/// The version that a query names.
+pub(crate) fn version_of(version: Option<&str>) -> Result<Option<u32>, Problem> {
+    let version = version.map(str::parse).transpose();
+    version.map_err(|_| Problem::bad("`version` in the query is a number"))
+}
+
+/// A version of a workflow, or the latest one.
+pub(crate) async fn find(context: &Context, name: &str, version: Option<u32>) -> Result<(u32, Workflow), Problem> {
     let workflows = context.board.workflows();
     let found = match version {
         Some(version) => workflows.get(name, version).await?.map(|workflow| (version, workflow)),

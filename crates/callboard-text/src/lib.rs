@@ -13,12 +13,14 @@
 //! ```
 
 mod names;
+mod shell;
 mod visible;
 
 pub use names::{
     MADE_BY, NameError, NameProblem, Unfit, check_channel, check_key, check_name, check_own_name, did_you_mean,
     disguised, look_alike, looks, nearest, typo_of,
 };
+pub use shell::shell_word;
 pub use visible::{cut, exact, is_unseen, quoted, visible, visible_lines};
 
 #[cfg(doctest)]

@@ -206,6 +206,10 @@ fn write_value(out: &mut String, value: &Value, level: usize) {
     }
 }
 
+fn is_of_lines(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.contains('\n'))
+}
+
 fn write_block<'v>(
     out: &mut String,
     (open, close): (char, char),
@@ -214,11 +218,15 @@ fn write_block<'v>(
 ) {
     let indent = "  ".repeat(level + 1);
     out.push(open);
-    for (position, (key, value)) in parts.enumerate() {
-        out.push_str(if position == 0 { "\n" } else { ",\n" });
+    let mut separator = "\n";
+    // Behind a line of a text it would look like the end of that.
+    let on_its_own = format!("\n{indent},\n");
+    for (key, value) in parts {
+        out.push_str(separator);
+        separator = if is_of_lines(value) { &on_its_own } else { ",\n" };
         let _ = write!(out, "{indent}{key}{}", if key.is_empty() { "" } else { ":" });
         match value {
-            Value::String(text) if text.contains('\n') => {
+            Value::String(text) if is_of_lines(value) => {
                 // A JSON text begins with a quotation mark, so none of these lines can pass for another value.
                 let bar = if key.is_empty() { "│ ".to_owned() } else { format!("\n{indent}  │ ") };
                 let next = if key.is_empty() { format!("\n{indent}│ ") } else { bar.clone() };
@@ -414,5 +422,9 @@ mod tests {
         assert_eq!(arguments(&json!({}).into()), "{}");
         assert_eq!(arguments(&json!({ "a": [1, "b"] }).into()), "{\n  \"a\": [\n    1,\n    \"b\"\n  ]\n}");
         assert_eq!(arguments(&json!("a\n\tb\n").into()), "a\n\\u{9}b\n");
+        // What is between two values is no part of a text.
+        let (without, with) = (json!({ "a": "x\n", "b": 1 }), json!({ "a": "x\n,", "b": 1 }));
+        assert_eq!(arguments(&without.into()), "{\n  \"a\":\n    │ x\n    │ \n  ,\n  \"b\": 1\n}");
+        assert_eq!(arguments(&with.into()), "{\n  \"a\":\n    │ x\n    │ ,\n  ,\n  \"b\": 1\n}");
     }
 }

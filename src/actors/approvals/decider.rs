@@ -129,7 +129,7 @@ impl Decider {
 
     /// Denies what is asked, and approves the same with other arguments. That is a question of its own, which is journaled
     /// and answered at once: what is done is what was approved here. Where several people have to approve, it replaces this question
-    /// and its votes, everybody is asked, and this is its first vote.
+    /// and its votes, everybody is asked, and this is its first vote. With the arguments that it has, it is approved as it is.
     ///
     /// # Errors
     /// As [`Decider::approve`]; and [`AnswerError::NotEditable`].
@@ -140,6 +140,9 @@ impl Decider {
         arguments: impl Into<Json>,
     ) -> Result<Votes, AnswerError> {
         let arguments = arguments.into();
+        if self.queue.envelope(id).is_some_and(|envelope| envelope.action.arguments == arguments) {
+            return self.approve(id, by).await;
+        }
         let cannot = |envelope: Envelope| envelope.is_handoff() || envelope.action.edited(arguments.clone()).is_none();
         if arguments.is_too_deep() || self.queue.envelope(id).is_some_and(cannot) {
             return Err(AnswerError::NotEditable { id });

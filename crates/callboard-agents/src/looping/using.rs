@@ -111,13 +111,14 @@ impl AgentLoop {
     /// Answers the calls that their tools would refuse, before people are asked about them. The result is a step, so that a repeated
     /// attempt asks about the same calls.
     async fn look(&self, host: &dyn Host, calls: &[ToolCall], uses: &mut [Use]) -> Result<(), TurnError> {
+        let names: Vec<String> = calls.iter().map(|call| format!("check {}", call.name)).collect();
         let mut looking = Vec::new();
-        for (position, (call, one)) in calls.iter().zip(uses.iter()).enumerate() {
+        for (position, ((call, name), one)) in calls.iter().zip(&names).zip(uses.iter()).enumerate() {
             let Use::AfterPermission(action, _) = one else { continue };
             let look = self.settings.tools.get(&call.name).and_then(|entry| entry.tool.look(&action.arguments));
             let Some(look) = look else { continue };
             let found = look.map(|found| Ok(found.err().map_or_else(Json::null, |ToolError(why)| why.into())));
-            let step = host.step(&call.name, found.boxed());
+            let step = host.step(name, found.boxed());
             looking.push(async move { (position, step.await) });
         }
         for (position, found) in join_all(looking).await {

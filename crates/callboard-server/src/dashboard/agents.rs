@@ -161,10 +161,13 @@ async fn contents(context: &Context, caller: &Caller, listing: &Listing) -> Mark
     listing.sort(&mut roster);
     let failed: Vec<_> = failed.iter().filter(|(name, error)| listing.has([name.as_str(), error.as_str()])).collect();
     let tree = if is_admin { context.board.tree().await.ok() } else { None };
+    let is_built_in = |name: &str| files.built_in.contains(name) || reserved::is_reserved(context, name);
+    let has_built_in = roster.iter().any(|presence| is_built_in(presence.agent.as_str()));
     let mut left = MAX_ACTORS;
     html! {
         p.state #run-state role="status" {}
         div #agents data-swap {
+            @if has_built_in { p.dim { "The overview does not count those that are built in." } }
             @if is_without_agents {
                 section.empty {
                     h2 { "There are no agents" }
@@ -178,8 +181,7 @@ async fn contents(context: &Context, caller: &Caller, listing: &Listing) -> Mark
                 @for (name, error) in failed.iter().take(MAX_AGENTS) { (failed_agent(name, error)) }
                 @for presence in roster.iter().take(MAX_AGENTS) {
                     @let name = presence.agent.as_str();
-                    @let is_built_in = files.built_in.contains(name) || reserved::is_reserved(context, name);
-                    (agent(presence, description(name), is_built_in, context.board.agents().breaker(name)))
+                    (agent(presence, description(name), is_built_in(name), context.board.agents().breaker(name)))
                 }
             }
             @if roster.len() > MAX_AGENTS { p.dim { "The first " (MAX_AGENTS) " of " (roster.len()) " agents are shown." } }

@@ -131,7 +131,7 @@ fn row(request: &Value) -> Markup {
         li {
             span.kind.(tone) { (words) }
             b { bdi { @if text("who").is_empty() { "unknown" } @else { (line(text("who"), MAX_NAME)) } } }
-            @if !text("person").is_empty() { span.dim { bdi { (line(text("person"), MAX_NAME)) } } }
+            @if !text("person").is_empty() && text("person") != text("who") { span.dim { bdi { (line(text("person"), MAX_NAME)) } } }
             code { bdi { (line(text("method"), MAX_NAME)) " " (line(text("path"), MAX_PATH)) } }
             (shown_time_of(text("at")))
             div.about {

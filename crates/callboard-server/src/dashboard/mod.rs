@@ -19,7 +19,9 @@ use crate::tokens::Scope;
 mod agents;
 mod assets;
 mod audit;
+mod context;
 mod cookies;
+mod handoffs;
 mod kept;
 mod links;
 mod live;
@@ -35,6 +37,7 @@ mod sign_in;
 pub(crate) mod state;
 mod tokens;
 mod usage;
+mod workflows;
 
 pub use origin::{DashboardError, PagesAt};
 
@@ -64,6 +67,7 @@ pub(crate) fn with_pages(
         .route("/parts/arguments", get(pages::arguments))
         .route("/parts/events", get(live::events))
         .route("/parts/run", get(run::part))
+        .route("/parts/workflow", get(workflows::drawing))
         .route("/parts/run/moment", get(run::moment::part))
         .route("/parts/run/drawing", get(run::drawing))
         .route("/parts/run/events", get(run::events))
@@ -73,12 +77,17 @@ pub(crate) fn with_pages(
         .route("/", get(pages::overview))
         .route("/agents", get(agents::page))
         .route("/audit", get(audit::page))
+        .route("/context", get(context::page))
+        .route("/handoffs", get(handoffs::page))
         .route("/runs", get(runs::page))
         .route("/schedules", get(schedules::page))
         .route("/tokens", get(tokens::page))
         .route("/usage", get(usage::page))
+        .route("/workflows", get(workflows::page))
+        .route("/workflows/{name}", get(workflows::one))
         .route("/runs/{id}", get(run::page))
         .route("/runs/{id}/journal", get(run::moment::page))
+        .route("/runs/{id}/nodes", get(run::nodes::page))
         .route("/runs/{id}/turns/{number}", get(run::turn::page))
         .route("/sign-in", get(pages::sign_in).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))

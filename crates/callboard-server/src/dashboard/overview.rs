@@ -1,11 +1,11 @@
 //! The overview: what needs a person, each with what unblocks it. Texts of agents are untrusted: all of them go through `texts` here, and
 //! maud escapes what is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use callboard::actors::approvals::Card;
-use callboard::messages::{ActionKind, Envelope, Interrupt, Pending, Question, Rationale, visible_lines};
+use callboard::messages::{ActionKind, AgentName, Envelope, Interrupt, Pending, Question, Rationale, visible_lines};
 use callboard_text::{disguised, exact};
 use maud::{Markup, html};
 
@@ -14,8 +14,11 @@ use crate::context::Context;
 use crate::inbox::{About, Deciding, Filter, Item, ItemKind, Page, difference};
 use crate::knowledge::reserved;
 use crate::problem::Problem;
+use crate::query;
 use crate::tokens::{Caller, Scope};
 
+/// The name in a query of the item after which a page begins.
+const AFTER: &str = "after";
 /// The most rows, and the most bytes of the text of a row and of those of all rows: a page stays small however much waits.
 const MAX_ROWS: usize = 20;
 const MAX_TEXT: usize = 2_000;
@@ -38,49 +41,57 @@ const MAX_DISGUISED: usize = 4;
 /// The most characters of what an agent says about an action.
 const MAX_REASON: usize = 400;
 
-/// The names of the agents that are neither built in nor those of a base of facts.
+/// The names of the agents that work and are neither built in nor those of a base of facts.
 pub(super) fn own_agents(context: &Context) -> Vec<String> {
-    let files = context.agent_files();
+    let (files, agents) = (context.agent_files(), context.board.agents());
+    let failed: BTreeSet<AgentName> = agents.failed().into_iter().map(|(name, _)| name).collect();
     let is_own = |name: &str| !files.built_in.contains(name) && !reserved::is_reserved(context, name);
-    let names = context.board.agents().names();
+    let mut names = agents.names();
+    names.retain(|name| !failed.contains(name));
     names.iter().map(|name| name.as_str()).filter(|name| is_own(name)).map(str::to_owned).collect()
 }
 
-/// Whether it is an agent that does not run as it should, which no run waits for.
-fn is_failed_agent(kind: ItemKind) -> bool {
-    matches!(kind, ItemKind::FailedAgent | ItemKind::RefusedFile)
+/// Whether it is something that has failed, which waits for nobody: an agent, a turn or a run.
+fn is_failed(kind: ItemKind) -> bool {
+    matches!(kind, ItemKind::FailedAgent | ItemKind::RefusedFile | ItemKind::DeadLetter | ItemKind::Quarantined)
 }
 
 /// The first line, as `callboard serve` prints it, and what needs a person.
-pub(super) async fn overview(context: &Context, caller: &Caller, filter: Filter) -> Result<Markup, Problem> {
+pub(super) async fn overview(context: &Context, caller: &Caller, query: Option<&str>) -> Result<Markup, Problem> {
+    let filter = Filter::of_query(query)?;
+    let after = query::pairs(query.unwrap_or_default()).find(|(name, _)| name == AFTER).map(|(_, id)| id);
     let (own, gathered) = (own_agents(context), context.inbox_sources().gather().await?.seen_by(caller));
-    let page = Page::of(context, caller, &gathered, &filter, (None, MAX_ROWS)).await?;
+    let page = Page::of(context, caller, &gathered, &filter, (after.as_deref(), MAX_ROWS)).await?;
     let counts = gathered.counts();
-    let failed = counts.iter().filter(|(kind, _)| is_failed_agent(**kind)).map(|(_, count)| count).sum::<usize>();
+    let failed = counts.iter().filter(|(kind, _)| is_failed(**kind)).map(|(_, count)| count).sum::<usize>();
     let waiting = counts.values().sum::<usize>() - failed;
-    let refusal = (context.refuses_decisions)();
+    let (refusal, may_decide) = ((context.refuses_decisions)(), caller.scopes.contains(&Scope::Approve));
     let mut left = MAX_TEXTS;
     Ok(html! {
-        (line(own.len(), waiting, failed))
+        (line(own.len(), (waiting, may_decide), failed))
         p.state #state role="status" {}
         div #notes {
             @if let Some(why) = &refusal {
                 p.notice { "Decisions are made at the terminal of the server: " (word(why, MAX_WORD)) }
-            } @else if !caller.scopes.contains(&Scope::Approve) {
+            } @else if !may_decide {
                 p.notice { "You may look on: your session does not have the scope " code { "approve" } "." }
             }
-            @if page.next.is_some() {
-                p.notice { "The first " (MAX_ROWS) " are shown; " code { "callboard inbox" } " lists all." }
+            @if !context.has_recovered() {
+                p.notice { "The server still reads the runs that it found at its start: more may wait." }
             }
+            @if let Some(next) = &page.next {
+                p.notice { (MAX_ROWS) " are shown. " a href={ "/?" (filter.next(next)) } { "The next ones" } }
+            }
+            @if after.is_some() { p.notice { "These are not the first. " a href="/" { "Show all" } } }
         }
-        h2 #waiting hidden[page.items.is_empty()] { "Waiting for you" }
+        h2 #waiting hidden[page.items.is_empty()] { @if may_decide { "Waiting for you" } @else { "Waiting for people" } }
         (kinds(&counts, &filter))
         ol.items #items aria-labelledby="waiting" data-cut[page.next.is_some()] {
             @for item in &page.items {
                 (row(item, gathered.pending_of(item), refusal.is_none(), &mut left))
             }
         }
-        @if refusal.is_none() && caller.scopes.contains(&Scope::Approve) { (batch()) (forms()) }
+        @if refusal.is_none() && may_decide { (batch()) (forms()) }
         (nothing(own.first().map(String::as_str), filter.is_set(), !page.items.is_empty()))
     })
 }
@@ -141,14 +152,14 @@ fn forms() -> Markup {
     }
 }
 
-/// `4 agents running · 1 waiting for you · 0 failed`.
-fn line(running: usize, waiting: usize, failed: usize) -> Markup {
+/// `4 agents running · 1 waiting for you · 0 failed`; without `for you` to somebody who decides nothing.
+fn line(running: usize, (waiting, may_decide): (usize, bool), failed: usize) -> Markup {
     let agents = if running == 1 { "agent" } else { "agents" };
     let dot = html! { span.dot { " · " } };
     html! {
         h1 #line {
             (running) " " (agents) " running" (dot)
-            span.due[waiting > 0] { (waiting) " waiting for you" } (dot)
+            span.due[waiting > 0] { (waiting) " waiting" @if may_decide { " for you" } } (dot)
             span.bad[failed > 0] { (failed) " failed" }
         }
     }

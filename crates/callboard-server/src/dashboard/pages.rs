@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::assets::{ICON, RUN_SCRIPT, RUN_STYLE, SCRIPT, STYLE};
 use super::state::Dashboard;
 use super::{overview, sessions, sign_in as signing};
+use crate::audit::Sender;
 use crate::context::{Context, Shared};
-use crate::inbox::{Filter, Gathered, closed, no_longer};
+use crate::inbox::{Gathered, closed, no_longer};
 use crate::problem::Problem;
 use crate::query;
 use crate::tokens::{Caller, Scope};
@@ -24,12 +25,13 @@ pub(super) struct Reader<'r> {
     pub(super) csrf: String,
 }
 
-/// The pages that each page links to, and where they are.
-const PAGES: [(&str, &str); 7] = [
-    ("Overview", "/"),
-    ("Runs", "/runs"),
-    ("Agents", "/agents"),
+/// The pages that each page links to, and where they are: those in the bar, and those in its menu.
+const PAGES: [(&str, &str); 4] =
+    [("Overview", "/"), ("Runs", "/runs"), ("Agents", "/agents"), ("Workflows", "/workflows")];
+const MORE_PAGES: [(&str, &str); 6] = [
     ("Schedules", "/schedules"),
+    ("Context", "/context"),
+    ("Handoffs", "/handoffs"),
     ("Usage", "/usage"),
     ("Tokens", "/tokens"),
     ("Audit", "/audit"),
@@ -61,11 +63,7 @@ pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup
                     div.bar {
                         a.name href="/" { "callboard" }
                         @if let Some(reader) = reader {
-                            nav aria-label="Pages" {
-                                @for (page, path) in PAGES {
-                                    a href=(path) aria-current=[(page == title).then_some("page")] { (page) }
-                                }
-                            }
+                            (links(title))
                             div.who {
                                 span title="Signed in as" { (reader.caller.by()) }
                                 button.quiet type="button" data-sign-out { "Sign out" }
@@ -74,6 +72,23 @@ pub(super) fn framed(title: &str, reader: Option<&Reader<'_>>, contents: &Markup
                     }
                 }
                 main id="main" tabindex="-1" { (contents) }
+            }
+        }
+    }
+}
+
+/// The links to the other pages.
+fn links(title: &str) -> Markup {
+    let link = |(page, path): (&str, &str)| {
+        html! { a href=(path) aria-current=[(page == title).then_some("page")] { (page) } }
+    };
+    let of_menu = MORE_PAGES.into_iter().find(|(page, _)| *page == title);
+    html! {
+        nav aria-label="Pages" {
+            @for page in PAGES { (link(page)) }
+            details.menu {
+                summary.current[of_menu.is_some()] { (of_menu.map_or("More", |(page, _)| page)) }
+                div { @for page in MORE_PAGES { (link(page)) } }
             }
         }
     }
@@ -95,6 +110,11 @@ pub(super) fn answer(title: &str, path: &str, reader: &Reader<'_>, contents: Res
     page(status, framed(title, Some(reader), &contents))
 }
 
+/// A name as a segment of a path.
+pub(super) fn segment(name: &str) -> String {
+    form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
 pub(super) fn page(status: StatusCode, markup: Markup) -> Response {
     (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], markup.into_string()).into_response()
 }
@@ -112,6 +132,8 @@ pub(super) fn reader_of(context: &Context, request: &Request, title: &str) -> Re
     let signed_in = dashboard.secret(request).map(|secret| (secret, dashboard.signed_in(secret)));
     let Some((secret, Ok(caller))) = signed_in else { return Err(signing_in(StatusCode::UNAUTHORIZED)) };
     let (caller, csrf) = (signing::known(context, caller), sessions::csrf(secret));
+    // The audit log has requests that are refused.
+    request.extensions().get::<Sender>().into_iter().for_each(|sender| sender.is(&caller));
     if !caller.scopes.contains(&Scope::Read) {
         let contents = html! {
             h1 { "Nothing to read" }
@@ -134,8 +156,7 @@ pub(super) async fn overview(State(context): Shared, request: Request) -> Respon
     };
     let reader = Reader { caller: &caller, csrf };
     let query = request.uri().query().map(str::to_owned);
-    let shown = async { overview::overview(&context, &caller, Filter::of_query(query.as_deref())?).await };
-    let contents = match shown.await {
+    let contents = match overview::overview(&context, &caller, query.as_deref()).await {
         Ok(contents) => contents,
         Err(problem) => {
             let contents = html! {
@@ -159,7 +180,7 @@ pub(super) async fn overview_part(
     RawQuery(query): RawQuery,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
-    Ok(page(StatusCode::OK, overview::overview(&context, &caller, Filter::of_query(query.as_deref())?).await?))
+    Ok(page(StatusCode::OK, overview::overview(&context, &caller, query.as_deref()).await?))
 }
 
 /// The id that a query names, and what waits.

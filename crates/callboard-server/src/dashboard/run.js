@@ -75,6 +75,14 @@ const asked = (form) => {
     return field(name).value;
   };
   const fields = [];
+  if (form.dataset.workflow) {
+    const inputs = all("[data-input]", form).map((input) => {
+      const isJson = all("[data-is-json]", form).some((box) => box.dataset.isJson === input.dataset.input && box.checked);
+      if (isJson) JSON.parse(input.value);
+      return `${JSON.stringify(input.dataset.input)}:${isJson ? input.value : JSON.stringify(input.value)}`;
+    });
+    fields.push(`"workflow":${JSON.stringify(form.dataset.workflow)},"body":${JSON.stringify(field("body").value)},"input":{${inputs.join(",")}}`);
+  }
   if (form.dataset.turn) fields.push(`"turn":${form.dataset.turn}`);
   if (field("reason")?.value) fields.push(`"reason":${JSON.stringify(field("reason").value)}`);
   if (field("input") && field("input").value !== field("input").defaultValue) fields.push(`"input":${json("input")}`);
@@ -101,7 +109,7 @@ document.addEventListener("submit", async (event) => {
     const answer = await send(path, body);
     if (answer.status === 401) return location.reload();
     const content = await answer.json();
-    // A turn that is tried again, and a fork, are runs of their own.
+    // A turn that is tried again, a fork and a workflow are runs of their own.
     if (answer.ok && content.request_id && !path.endsWith("/cancel")) return location.assign(`/runs/${encodeURIComponent(content.request_id)}`);
     result.textContent = answer.ok ? "Done." : content.detail;
     button.disabled = answer.ok;
@@ -144,3 +152,33 @@ const watchJournal = (journal) => {
 
 const journal = find("[data-journal]");
 if (journal) watchJournal(journal);
+
+// ---- Several runs at a time
+
+const runBatch = find("[data-run-batch]");
+const pickedRuns = () => all("[data-run]:checked");
+
+const sendBatch = async (event) => {
+  event.preventDefault();
+  const [action, reason, result] = [event.submitter.value, find("[name=reason]", runBatch).value, find(".result", runBatch)];
+  const [done, refused] = [[], []];
+  for (const box of pickedRuns()) {
+    const body = action === "cancel" && reason ? { reason } : {};
+    const answer = await send(`/v1/delegations/${box.dataset.run}/${action}`, body).catch(() => null);
+    if (answer?.status === 401) return location.reload();
+    if (answer?.ok) done.push(box);
+    else refused.push(answer ? (await answer.json()).detail : "the server did not answer: it is not known whether it was done");
+    box.checked = false;
+  }
+  if (refused.length === 0) return location.reload();
+  result.textContent = `${done.length} done, ${refused.length} not: ${refused[0]}`;
+};
+
+if (runBatch) {
+  document.addEventListener("change", () => {
+    const count = pickedRuns().length;
+    runBatch.hidden = count === 0;
+    find("[data-count]", runBatch).textContent = count;
+  });
+  runBatch.addEventListener("submit", sendBatch);
+}

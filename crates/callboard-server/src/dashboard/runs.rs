@@ -14,6 +14,7 @@ use crate::json as shapes;
 use crate::lists::{self, STATES};
 use crate::problem::Problem;
 use crate::query;
+use crate::tokens::{Caller, Scope};
 
 /// The most characters of a task and of a name in a row.
 const MAX_TASK: usize = 120;
@@ -27,16 +28,25 @@ pub(super) async fn page(State(context): Shared, request: Request) -> Response {
         Err(answer) => return answer,
     };
     let reader = Reader { caller: &caller, csrf };
-    pages::answer("Runs", "/runs", &reader, list(&context, &query).await)
+    pages::answer("Runs", "/runs", &reader, list(&context, &caller, &query).await)
 }
 
-async fn list(context: &Context, query: &str) -> Result<Markup, Problem> {
+async fn list(context: &Context, caller: &Caller, query: &str) -> Result<Markup, Problem> {
     let filters = without_empty(query);
     let (runs, next) = lists::page_of(context, Some(&filters)).await?;
     let value =
         |wanted: &str| query::pairs(&filters).find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned());
     let is_filtered = query::pairs(&filters).next().is_some();
-    let (agent, state, since) = (value("agent"), value("state"), value("since"));
+    let (state, may_change) = (value("state"), caller.scopes.contains(&Scope::Delegate));
+    let field = |name: &str, label: &str, example: &str| {
+        let value = value(name).unwrap_or_default();
+        html! {
+            div {
+                label for=(name) { (label) }
+                input id=(name) name=(name) value=(value) placeholder=(example) autocomplete="off";
+            }
+        }
+    };
     Ok(html! {
         h1 { "Runs" }
         form.filter method="get" action="/runs" {
@@ -49,22 +59,34 @@ async fn list(context: &Context, query: &str) -> Result<Markup, Problem> {
                     }
                 }
             }
-            div {
-                label for="agent" { "Agent" }
-                input #agent name="agent" value=(agent.unwrap_or_default()) autocomplete="off";
-            }
-            div {
-                label for="since" { "Since (UTC)" }
-                input #since name="since" value=(since.unwrap_or_default()) placeholder="2026-01-31" autocomplete="off";
-            }
+            (field("agent", "Agent", ""))
+            (field("workflow", "Workflow", ""))
+            (field("text", "Text of the task", ""))
+            (field("since", "Since (UTC)", "2026-01-31"))
             button type="submit" { "Filter" }
             a href="/runs?state=failed" { "Failed only" }
             @if is_filtered { a href="/runs" { "All runs" } }
         }
         @if runs.is_empty() { (nothing(is_filtered, next.is_some())) }
-        ol.runs { @for run in &runs { (row(run, context.now())) } }
+        ol.runs { @for run in &runs { (row(run, context.now(), may_change)) } }
+        @if may_change { (batch()) }
         @if let Some(next) = next { p.pages { a href={ "/runs?" (after(&filters, &next)) } { "Older runs" } } }
     })
+}
+
+/// What is done with the runs that are selected.
+fn batch() -> Markup {
+    html! {
+        form.batch data-run-batch hidden {
+            span role="status" { b data-count { "0" } " selected" }
+            input.grow name="reason" maxlength="1024" autocomplete="off" aria-label="Reason" placeholder="Reason";
+            span.actions {
+                button type="submit" value="cancel" { "Cancel them" }
+                button type="submit" value="retry" { "Try failed turns again" }
+            }
+            p.result role="status" {}
+        }
+    }
 }
 
 fn nothing(is_filtered: bool, has_more: bool) -> Markup {
@@ -84,7 +106,7 @@ fn nothing(is_filtered: bool, has_more: bool) -> Markup {
     }
 }
 
-fn row(run: &Run, now: Timestamp) -> Markup {
+fn row(run: &Run, now: Timestamp, may_change: bool) -> Markup {
     let (submission, metrics) = (run.submission(), run.metrics());
     let until = if run.result().is_some() { run.last_at() } else { now };
     let whose = match &submission.task.plan {
@@ -93,6 +115,7 @@ fn row(run: &Run, now: Timestamp) -> Markup {
     };
     html! {
         li {
+            @if may_change { input.pick type="checkbox" data-run=(run.id()) aria-label={ "Select run " (short(run.id())) }; }
             (badge(shapes::status(run, now)))
             a.task href={ "/runs/" (run.id()) } {
                 bdi { @if submission.task.body.is_empty() { (short(run.id())) } @else { (line(&submission.task.body, MAX_TASK)) } }

@@ -5,7 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::pages::{self, Reader};
+use super::pages::{self, Reader, segment};
 use super::run::texts::{line, shown_time_of};
 use crate::context::{Context, Shared};
 use crate::problem::Problem;
@@ -67,10 +67,23 @@ fn row(schedule: &Value, may_change: bool) -> Markup {
                 @if !text("reason").is_empty() { " · " bdi { (line(text("reason"), MAX_TEXT)) } }
                 @if let Some(run) = last["request_id"].as_str() { " · last run " a href={ "/runs/" (run) } { code { (line(run, 40)) } } }
                 @if let Some(error) = last["refused"].as_str() { " · the last time was refused: " bdi { (line(error, MAX_TEXT)) } }
-                @if may_change && matches!(state, "active" | "paused") {
-                    " · " code { "callboard schedule " (if state == "active" { "pause" } else { "resume" }) " " (line(name, MAX_NAME)) }
+            }
+            @if may_change && matches!(state, "active" | "paused") {
+                div.about.actions {
+                    (button(name, if state == "active" { "pause" } else { "resume" }, if state == "active" { "Pause" } else { "Resume" }))
+                    (button(name, "run", "Run it now"))
                 }
             }
+        }
+    }
+}
+
+/// A form that is a button: it sends a request about a schedule.
+fn button(name: &str, action: &str, words: &str) -> Markup {
+    html! {
+        form data-run-action={ "/v1/schedules/" (segment(name)) "/" (action) } {
+            button type="submit" { (words) }
+            p.result role="status" {}
         }
     }
 }

@@ -25,7 +25,7 @@ const signIn = async (status) => {
     status.textContent = "Signing in …";
     try {
       const answer = await send("/sign-in", { secret });
-      if (answer.ok) return location.replace("/");
+      if (answer.ok) return location.replace(pageAsked());
       const problem = await answer.json();
       status.textContent = `${problem.detail}. Run this in the folder of the project for another one:`;
     } catch {
@@ -35,11 +35,22 @@ const signIn = async (status) => {
   }
   // A page that is opened from another site is sent without the cookie.
   const answer = await read("/session").catch(() => null);
-  if (answer?.status === 204) location.replace("/");
+  if (answer?.status === 204) location.replace(pageAsked());
+};
+
+// The page that somebody has opened who was not signed in, within the last minutes: a path of this origin.
+const ASKED = "asked";
+const pageAsked = () => {
+  const { path, at } = JSON.parse(localStorage.getItem(ASKED) ?? "{}");
+  localStorage.removeItem(ASKED);
+  const url = path && Date.now() - at < 600_000 ? new URL(path, location.origin) : null;
+  return url?.origin === location.origin && url.pathname !== "/sign-in" ? url.pathname + url.search : "/";
 };
 
 const status = find("[data-sign-in] [data-status]");
 if (status) {
+  const path = location.pathname + location.search;
+  if (location.pathname !== "/sign-in") localStorage.setItem(ASKED, JSON.stringify({ path, at: Date.now() }));
   signIn(status);
   // The page of another link may be open already.
   addEventListener("hashchange", () => signIn(status));
@@ -48,6 +59,16 @@ if (status) {
 find("[data-sign-out]")?.addEventListener("click", async () => {
   await send("/sign-out").catch(() => null);
   location.replace("/");
+});
+
+const menu = find("details.menu");
+addEventListener("click", (event) => {
+  if (menu && !menu.contains(event.target)) menu.open = false;
+});
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !menu?.open) return;
+  menu.open = false;
+  find("summary", menu).focus();
 });
 
 // ---- Times, in the zone of the reader
@@ -80,6 +101,14 @@ const DONE = {
 // Times in the texts of the server.
 const inZone = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => timeText(new Date(at)));
 
+// A text that is shown as it is.
+const shownText = (text) => {
+  const shown = document.createElement("pre");
+  shown.className = "text";
+  shown.textContent = text;
+  return shown;
+};
+
 // What is decided is "done" or "denied"; "voted" if others have to approve as well; "gone" if it was decided elsewhere; "wrong" if nothing
 // has changed.
 const finish = (item, state, text) => {
@@ -95,6 +124,8 @@ const finish = (item, state, text) => {
     item.style.minHeight = `${item.offsetHeight}px`;
     item.addEventListener("pointerleave", () => item.style.removeProperty("min-height"), { once: true });
   }
+  const edited = state !== "denied" && find('form[data-response="edit"]:not([hidden]) textarea', item)?.value;
+  if (edited) find("[data-text]", item)?.replaceChildren(shownText(edited));
   const hadFocus = item.contains(document.activeElement);
   for (const control of all(".actions, .more, .pick", item)) control.hidden = true;
   const pick = find("[data-pick]", item);
@@ -114,7 +145,8 @@ const show = (item, response, reason, result) => {
   const needs = missing ? ` · ${missing} more ${missing === 1 ? "person has" : "people have"} to approve` : "";
   const why = reason ? ` · “${reason}”` : "";
   const state = missing ? "voted" : ["deny", "drop"].includes(response) ? "denied" : "done";
-  finish(item, state, `${DONE[response]} by ${result.by} · ${timeText(new Date())}${why}${needs}`);
+  const done = response === "edit" && result.outcome !== "replaced" ? "Approved" : DONE[response];
+  finish(item, state, `${done} by ${result.by} · ${timeText(new Date())}${why}${needs}`);
 };
 
 // Decides the same about each item. `json` are fields as JSON, whose numbers stay as they were written.
@@ -140,7 +172,7 @@ const decide = async (items, body, json = {}) => {
   for (const control of controls) control.disabled = false;
   items.forEach((item, at) => {
     delete item.dataset.sent;
-    show(item, body.response, body.reason, results[at]);
+    show(item, body.response, body.reason ?? body.value, results[at]);
   });
 };
 
@@ -187,9 +219,10 @@ batch?.addEventListener("click", (event) => {
 });
 
 document.addEventListener("submit", (event) => {
-  event.preventDefault();
   const form = event.target;
   const item = form.closest(".item");
+  if (!item && form !== batch) return;
+  event.preventDefault();
   if (!item) return;
   const [body, json] = [{ response: form.dataset.response }, {}];
   const field = find("[name]", form);
@@ -202,6 +235,7 @@ document.addEventListener("submit", (event) => {
     }
   } else if (field) {
     body[field.name] = event.submitter?.dataset.value ?? field.value;
+    if (form.dataset.response === "answer" && !body[field.name].trim()) return finish(item, "wrong", "Write an answer.");
   }
   decide([item], body, json);
 });
@@ -244,15 +278,23 @@ document.addEventListener("click", async (event) => {
   }
 });
 
+// Closes the form that a field is in, if it was opened.
+const close = (field) => {
+  const [item, form] = [field.closest(".item"), field.closest("form[data-response]")];
+  const button = form && item && find(`[data-opens="${form.dataset.response}"]`, item);
+  if (button) toggle(button, item).then(() => button.focus());
+  else item?.focus();
+};
+
 // Enter sends an answer, and Shift+Enter begins another line of it.
 document.addEventListener("keydown", (event) => {
   const field = event.target;
-  if (field.localName === "textarea" && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+  if (field.localName === "textarea" && field.closest(".item") && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     field.form?.requestSubmit();
   }
   const isTyping = ["input", "textarea"].includes(field.localName);
-  if (event.key === "Escape" && isTyping) field.closest(".item")?.focus();
+  if (event.key === "Escape" && isTyping) close(field);
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey || !["j", "k"].includes(event.key)) return;
   const items = all(".item");
   const at = items.indexOf(document.activeElement?.closest(".item"));

@@ -39,12 +39,13 @@ fn list(context: &Context, caller: &Caller) -> Result<Markup, Problem> {
             "To add one: " code { "callboard tokens add NAME --scope read,delegate" } "; to revoke one: "
             code { "callboard tokens revoke NAME" } ". A secret is shown once, when its token is added."
         }
-        ol.runs { @for token in &tokens { (row(token, now)) } }
+        ol.runs { @for token in &tokens { (row(context, token, now)) } }
         @if left_out > 0 { p.dim { (left_out) " more: " code { "callboard tokens list" } " has all." } }
     })
 }
 
-fn row(token: &Token, now: Timestamp) -> Markup {
+fn row(context: &Context, token: &Token, now: Timestamp) -> Markup {
+    let person = context.people.get(&token.name).map(|person| &**person).or(token.owner.as_deref());
     let scopes: Vec<String> = token.scopes.iter().map(ToString::to_string).collect();
     let namespaces = token.namespaces.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     html! {
@@ -59,7 +60,7 @@ fn row(token: &Token, now: Timestamp) -> Markup {
             (shown_time(token.created_at))
             div.about {
                 "May " (scopes.join(", "))
-                @if let Some(owner) = &token.owner { " · of " bdi { (line(owner, MAX_NAME)) } }
+                @if let Some(person) = person { " · of " bdi { (line(person, MAX_NAME)) } }
                 @if !namespaces.is_empty() { " · context " bdi { (line(&namespaces, MAX_LIST)) } }
                 @if let Some(requests) = token.requests_a_minute { " · " (requests) " requests a minute" }
             }

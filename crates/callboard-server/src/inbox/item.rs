@@ -7,6 +7,7 @@ use std::sync::Arc;
 use callboard::messages::{
     AgentName, Deciders, Envelope, Interrupt, OpenFailure, Pending, PendingId, RunId, Timestamp, TurnId, Vote, visible,
 };
+use callboard_text::shell_word;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -353,7 +354,10 @@ impl Item {
     #[must_use]
     pub fn of_failed_agent(agent: &AgentName, error: &str) -> Self {
         let id = ItemId::Agent(agent.to_string());
-        let restart = ItemAction { response: "restart", command: format!("inbox {id} --do restart") };
+        let restart = ItemAction {
+            response: "restart",
+            command: format!("inbox {} --do restart", shell_word(id.to_string().as_bytes())),
+        };
         let what = format!("has failed too often: {error}");
         let item = Self::new(id, ItemKind::FailedAgent, (Some(agent.as_str()), &what), "it takes no tasks");
         Self { actions: vec![restart], ..item }

@@ -84,6 +84,16 @@ impl Filter {
         agent.or_else(|| self.run.map(|run| format!("the run {run}")))
     }
 
+    /// The query of the page after an item.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn next(&self, after: &str) -> String {
+        let run = self.run.map(|run| run.to_string());
+        let pairs =
+            [("kind", self.kind.map(ItemKind::name)), ("agent", self.agent.as_deref()), ("run", run.as_deref())];
+        let set = pairs.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(set).append_pair("after", after).finish()
+    }
+
     /// The kind that alone is asked for.
     #[cfg(feature = "dashboard")]
     pub(crate) const fn kind(&self) -> Option<ItemKind> {
@@ -206,7 +216,11 @@ pub(crate) async fn closed(context: &Context, id: &str) -> Option<String> {
 
 /// The problem with an item that is not there: what became of it, if that is known.
 pub(crate) async fn no_longer(context: &Context, id: &str) -> Problem {
-    let how = closed(context, id).await.map_or_else(String::new, |how| format!(": {how}"));
+    let closed = closed(context, id).await;
+    if closed.is_none() && !context.has_recovered() {
+        return Problem::recovering();
+    }
+    let how = closed.map_or_else(String::new, |how| format!(": {how}"));
     Problem::not_found(format!("{} does not wait{how}; /v1/inbox lists what does", visible(id)))
 }
 

@@ -360,6 +360,12 @@ impl Caller {
         self.is_owner || self.terms.namespaces.contains(namespace)
     }
 
+    /// The namespaces of the shared context that its token was granted.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.terms.namespaces.iter().map(|name| &**name)
+    }
+
     /// Refuses a token without a scope.
     pub(crate) fn needs(&self, scope: Scope) -> Result<(), Problem> {
         if self.scopes.contains(&scope) {

@@ -717,7 +717,8 @@ async fn what_has_failed_is_on_the_overview_and_is_decided_there() {
     let page = async |browser: &Browser| text_of(pages.get(browser, "/").await).await;
     let (id, shown) = (format!("letter:{}/1", run.id()), page(&owner).await);
     let of_letter = row(&shown, &id).unwrap();
-    assert!(shown.contains("1 waiting for you") && of_letter.contains("Dead letter"), "{shown}");
+    assert!(shown.contains("0 waiting for you") && shown.contains("1 failed"), "{shown}");
+    assert!(of_letter.contains("Dead letter"), "{of_letter}");
     assert!(of_letter.contains("turn 1 failed: &lt;b&gt;it is down"), "{of_letter}");
     assert!(of_letter.contains("call \\u{202e}them"), "{of_letter}");
     assert!(of_letter.contains("data-response=\"retry\"") && of_letter.contains("data-opens=\"drop\""), "{of_letter}");
@@ -727,7 +728,7 @@ async fn what_has_failed_is_on_the_overview_and_is_decided_there() {
     assert!(refused.contains("missing-scope"), "{refused}");
     let dropped = text_of(pages.post(&owner, "/v1/inbox/decisions", &drop).await).await;
     assert!(dropped.contains("\"by\":\"owner\""), "{dropped}");
-    assert!(page(&owner).await.contains("0 waiting for you"));
+    assert!(page(&owner).await.contains("0 failed"));
     pages.end().await;
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::messages::{Action, Consent, Deciders, Groups, Response};
 use callboard::prelude::*;
+use callboard::workflow::{Node, Workflow};
 use callboard_server::private::{Client, listen};
 use callboard_server::{PagesAt, Server, Tokens};
 use serde_json::{Value, json};
@@ -98,6 +99,13 @@ impl Served {
             run.next_pending().await.unwrap();
             run
         })
+    }
+
+    /// Saves a workflow that needs a question.
+    fn save_workflow(&self) {
+        let node = Node::agent("ask", "asker").input(json!("{{ question }}"));
+        let workflow = Workflow::builder("looks").node(node).build().unwrap();
+        self.runtime.block_on(self.board.workflows().save(&workflow)).unwrap();
     }
 
     fn end(self) {
@@ -512,6 +520,7 @@ fn pages_have_no_violation_of_accessibility() {
     served.submit("coder", "m\u{430}in.rs");
     served.submit("several", "two");
     let run = served.submit("asker", "Which port?");
+    served.save_workflow();
     let origin = overview_of(&served);
     let has_scheme = |browser: &mut Browser, scheme: &str| {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -530,9 +539,22 @@ fn pages_have_no_violation_of_accessibility() {
         has_scheme(&mut browser, scheme);
         let run = format!("runs/{}", run.id());
         let (turn, journal) = (format!("{run}/turns/1"), format!("{run}/journal?event=1"));
-        for path in
-            ["", "runs", &run, &turn, &journal, "agents?text=e&sort=newest", "schedules", "usage", "tokens", "audit"]
-        {
+        for path in [
+            "",
+            "runs",
+            &run,
+            &turn,
+            &journal,
+            "agents?text=e&sort=newest",
+            "workflows",
+            "workflows/looks",
+            "schedules",
+            "context?namespace=notes",
+            "handoffs",
+            "usage",
+            "tokens",
+            "audit",
+        ] {
             browser.opens(&format!("{origin}{path}"));
             if path.is_empty() {
                 browser.sees("document.querySelector('#state')?.textContent === 'Live'");
@@ -540,9 +562,10 @@ fn pages_have_no_violation_of_accessibility() {
                 browser.value("document.querySelector('[data-pick]').click()");
             }
             assert_eq!(violations(&mut browser, &rules), "[]", "{scheme} {path}");
-            if path.starts_with("agents") {
-                picture(&mut browser, &format!("agents-{scheme}"));
-            }
+            let name = path.split(['/', '?']).next().unwrap();
+            picture(&mut browser, &format!("page-{name}-{scheme}"));
+            let width = browser.value("Math.max(0, document.documentElement.scrollWidth - innerWidth)");
+            assert_eq!(width, json!(0), "{scheme} {path} is wider than the window");
         }
         let phone = json!({ "width": 360, "height": 780, "deviceScaleFactor": 1, "mobile": true });
         browser.asks("Emulation.setDeviceMetricsOverride", phone);
@@ -642,5 +665,50 @@ fn a_person_goes_through_the_journal_of_a_run_and_forks_it_with_another_input() 
         assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(360), "{page}");
     }
     assert_eq!(browser.complaints(), [&Value::Null; 0]);
+    served.end();
+}
+
+/// Somebody who is sent the address of a page signs in and is there; its menu, filters and forms do what they say.
+#[test]
+fn a_page_that_was_asked_for_is_shown_after_signing_in_and_its_forms_work() {
+    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
+    let served = Served::start();
+    served.save_workflow();
+    let runs = ["Which port?", "Which host?"].map(|text| served.submit("asker", text));
+    browser.opens(&format!("{}runs?text=port", overview_of(&served)));
+    browser.sees("document.querySelector('[data-sign-in]')");
+    browser.opens(&served.link());
+    browser.until("Page.loadEventFired");
+    browser.sees("location.pathname + location.search === '/runs?text=port'");
+    browser.sees("document.querySelectorAll('.runs li').length === 1");
+
+    // The filter is a form that the browser sends itself.
+    browser.value("document.querySelector('#text').value = 'host'");
+    click(&mut browser, "Filter");
+    browser.until("Page.loadEventFired");
+    browser.sees("new URLSearchParams(location.search).get('text') === 'host'");
+    browser.value("document.querySelector('[data-run]').click()");
+    browser.sees("!document.querySelector('[data-run-batch]').hidden");
+    browser.value("document.querySelector('[data-run-batch] [name=reason]').value = 'not needed'");
+    click(&mut browser, "Cancel them");
+    browser.until("Page.loadEventFired");
+    browser.sees("document.querySelector('.runs .kind')?.textContent === 'Cancelled'");
+    let result = served.runtime.block_on(runs[1].result()).unwrap();
+    assert!(result.outcome.to_string().contains("not needed"), "{}", result.outcome);
+
+    browser.value("document.querySelector('.menu summary').click()");
+    picture(&mut browser, "menu");
+    press(&mut browser, "Escape", 27, "");
+    assert_eq!(browser.value("document.querySelector('.menu').open"), json!(false));
+    browser.opens(&format!("{}workflows/looks", overview_of(&served)));
+    browser.value("document.querySelector('[data-input]').focus()");
+    browser.types("Which way?");
+    picture(&mut browser, "workflow");
+    click(&mut browser, "Start the workflow");
+    browser.until("Page.loadEventFired");
+    browser.sees("document.querySelector('#run-waits')?.textContent.includes('Which way?')");
+    // The page that nobody was signed in for.
+    let complaints = browser.complaints();
+    assert!(complaints.len() == 1 && complaints[0].to_string().contains("401 (Unauthorized)"), "{complaints:?}");
     served.end();
 }

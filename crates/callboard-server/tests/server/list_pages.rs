@@ -1,9 +1,10 @@
-//! The pages of schedules, usage, tokens and the audit log.
+//! The pages of schedules, usage, tokens, the audit log, workflows, the context and handoffs, and the filters of the list of runs.
 
 use std::time::Duration;
 
 use callboard::messages::Usage;
 use callboard::prelude::*;
+use callboard::workflow::{Node, Workflow};
 use callboard_server::{PagesAt, Scope, TokenSpec};
 use serde_json::json;
 use tempfile::TempDir;
@@ -106,10 +107,121 @@ async fn schedules_have_a_page_with_their_next_time_and_their_last_run() {
             "<bdi>pushes</bdi>",
             "deliveries signed as github",
             "<span class=\"kind good\">active</span>",
-            "callboard schedule pause pushes",
+            "data-run-action=\"/v1/schedules/pushes/pause\"",
+            "data-run-action=\"/v1/schedules/pushes/run\"",
         ],
     );
+    let hostile = json!({ "name": "a; rm -rf / #?\"", "webhook": "github", "task": { "body": "x", "to": "reader" } });
+    assert_eq!(pages.post(&owner, "/v1/schedules", &hostile).await.status().as_u16(), 201);
+    let (_, page) = text(&pages, &owner, "/schedules").await;
+    let pause = "/v1/schedules/a%3B%20rm%20-rf%20%2F%20%23%3F%22/pause";
+    assert_has(&page, &[&format!("data-run-action=\"{pause}\"")]);
+    assert!(!page.contains("callboard schedule"), "no line is there to be copied: {page}");
+    assert_eq!(pages.post(&owner, pause, &json!({})).await.status().as_u16(), 200);
+    let (_, page) = text(&pages, &owner, "/schedules").await;
+    assert_has(&page, &["<span class=\"kind warn\">paused</span>", "/resume\""]);
     let (_, page) = text(&pages, &ann, "/schedules").await;
-    assert!(!page.contains("schedule pause"), "{page}");
+    assert!(!page.contains("data-run-action"), "{page}");
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn runs_are_found_by_workflow_text_and_short_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pages, owner, ann) = start(&folder).await;
+    let workflow = Workflow::builder("reads").node(Node::agent("one", "reader")).build().unwrap();
+    let planned = Task { body: "Bees in May".into(), ..workflow.task(json!({})) };
+    let planned = pages.board.submit(planned).await.unwrap();
+    planned.result().await.unwrap();
+    pages.board.submit(Task::new("ants").to("reader")).await.unwrap().result().await.unwrap();
+    for (query, is_there) in
+        [("workflow=reads", true), ("text=bees+in", true), ("workflow=other", false), ("text=wasps", false)]
+    {
+        let (_, page) = text(&pages, &ann, &format!("/runs?{query}")).await;
+        assert_eq!(page.contains("Bees in May"), is_there, "{query}: {page}");
+        assert!(!page.contains(">ants<"), "{query}: {page}");
+    }
+    let (_, page) = text(&pages, &owner, "/runs").await;
+    assert_has(&page, &["data-run-batch", &format!("data-run=\"{}\"", planned.id())]);
+    let (_, page) = text(&pages, &ann, "/runs").await;
+    assert!(!page.contains("data-run"), "who may not change runs selects none: {page}");
+    let short = format!("/runs/req-{}", planned.id().to_string().rsplit('-').next().unwrap());
+    let found = pages.get(&ann, &short).await;
+    assert_eq!(found.status().as_u16(), 303);
+    assert_eq!(found.headers()["location"], format!("/runs/{}", planned.id()));
+    assert_eq!(text(&pages, &ann, "/runs/req-000000000000").await.0, 404);
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn workflows_have_pages_with_a_form_for_what_they_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pages, owner, ann) = start(&folder).await;
+    let (_, empty) = text(&pages, &ann, "/workflows").await;
+    assert_has(&empty, &["No workflow is saved", "callboard workflow save"]);
+    let name = "a/b c";
+    let of = |text: &str| {
+        Workflow::builder(name)
+            .description(HOSTILE)
+            .node(Node::agent("one", "reader").input(json!({ text: "{{ topic }}" })))
+    };
+    for text in ["x", "y"] {
+        pages.board.workflows().save(&of(text).build().unwrap()).await.unwrap();
+    }
+    let (_, list) = text(&pages, &ann, "/workflows").await;
+    assert_has(&list, &["href=\"/workflows/a%2Fb%20c\"", "version 2 · 1 nodes", "\\u{202e}"]);
+    let (status, page) = text(&pages, &owner, "/workflows/a%2Fb%20c").await;
+    assert_eq!(status, 200, "{page}");
+    let parts = [
+        "data-input=\"topic\"",
+        "data-workflow=\"a/b c\"",
+        "<bdi>reader</bdi>",
+        "?version=1",
+        "href=\"/runs?workflow=a%2Fb+c\"",
+    ];
+    assert_has(&page, &parts);
+    let (_, page) = text(&pages, &ann, "/workflows/a%2Fb%20c").await;
+    assert!(!page.contains("data-workflow"), "{page}");
+    let (_, page) = text(&pages, &owner, "/workflows/a%2Fb%20c?version=1").await;
+    assert!(page.contains("not the latest") && !page.contains("data-workflow"), "{page}");
+    let drawing = pages.get(&owner, "/parts/workflow?name=a%2Fb%20c&version=1").await;
+    assert_eq!(drawing.headers()["content-type"], "image/svg+xml");
+    assert_eq!(text(&pages, &owner, "/workflows/none").await.0, 404);
+    assert_eq!(text(&pages, &owner, "/workflows/a%2Fb%20c?version=x").await.0, 400);
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn the_context_is_shown_to_tokens_that_were_granted_the_namespace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pages, owner, ann) = start(&folder).await;
+    let writer = AgentName::new("reader").unwrap();
+    for (key, value) in [("plan/a", HOSTILE), ("plan/b", "short"), ("other", "x")] {
+        pages.board.context().set("notes", key, value, &writer, None).await.unwrap();
+    }
+    let (_, page) = text(&pages, &owner, "/context").await;
+    assert_has(&page, &["Choose a namespace", "<option value=\"memory:reader\">"]);
+    let (_, page) = text(&pages, &owner, "/context?namespace=notes&prefix=plan%2F").await;
+    assert_has(&page, &["<bdi>plan/a</bdi>", "&lt;script&gt;", "\\u{202e}", ">short</pre>", "by <bdi>reader</bdi>"]);
+    assert!(!page.contains("<bdi>other</bdi>"), "{page}");
+    let (_, page) = text(&pages, &owner, "/context?namespace=none").await;
+    assert_has(&page, &["There are no entries"]);
+    let (status, page) = text(&pages, &ann, "/context?namespace=notes").await;
+    assert_eq!(status, 403);
+    assert_has(&page, &["was not granted the namespace notes"]);
+    assert_eq!(text(&pages, &owner, "/context?namespace=run").await.0, 422);
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn handoffs_have_a_page_also_where_nothing_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pages, _, ann) = start(&folder).await;
+    let (status, page) = text(&pages, &ann, "/handoffs").await;
+    assert_eq!(status, 200);
+    assert_has(
+        &page,
+        &["This server measures nothing", "<b><bdi>reader</bdi></b><span class=\"kind good\">breaker closed</span>"],
+    );
     pages.end().await;
 }

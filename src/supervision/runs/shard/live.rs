@@ -14,7 +14,7 @@ use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Rec
 use crate::supervision::runs::rules::snapshot::Cadence;
 
 use super::dispatch::Inboxes;
-use super::queue::RunMessage;
+use super::queue::{RecoveryBarrier, RunMessage};
 
 /// A run, its position in the journal, and the callers that wait for it.
 pub(in crate::supervision::runs) struct LiveRun {
@@ -77,6 +77,8 @@ pub(in crate::supervision::runs) enum OnCommit {
     Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
     /// Confirms what only an open run does, such as a cancellation, with whether the run was open.
     WasOpen(oneshot::Sender<bool>, bool),
+    /// Ends the wait for a run that recovery has found: what the run waits for is known by then.
+    Recovered(RecoveryBarrier),
     /// Answers a request whose answer is not in the turn's records.
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }

@@ -1,12 +1,13 @@
 //! The page of a run: what it is about, why it waits, its turns in time, and its events.
 //!
 //! `story` has what the events tell about the turns, `consents` what people were asked to allow, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
-//! turns, and `live` when they are read again. `turn` is the page of a turn, `moment` that of the run at one of its events; both are made from
+//! turns, and `live` when they are read again. `turn` is the page of a turn, `moment` that of the run at one of its events, and `nodes` that of the nodes of its workflow; they are made from
 //! the run's journal, which `replayed` replays. Each part of a page has a bound, however long a run is.
 
 mod consents;
 mod live;
 pub(super) mod moment;
+pub(super) mod nodes;
 mod query;
 mod replayed;
 pub(super) mod state;
@@ -20,8 +21,8 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse as _, Response};
-use callboard::messages::Pending;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use callboard::messages::{Pending, RunId};
 use callboard::runtime::RunHandle;
 use maud::{Markup, html};
 
@@ -37,6 +38,9 @@ use crate::tokens::{Caller, Scope};
 
 pub(super) use live::events;
 
+/// How many runs are compared with a short id.
+const MAX_PASSED: usize = 5_000;
+
 /// The page of a run.
 pub(super) async fn page(State(context): Shared, Path(id): Path<String>, request: Request) -> Response {
     let query = request.uri().query().map(str::to_owned);
@@ -44,6 +48,9 @@ pub(super) async fn page(State(context): Shared, Path(id): Path<String>, request
         Ok(reader) => reader,
         Err(answer) => return answer,
     };
+    if let Ok(Some(run)) = of_short(&context, &id).await {
+        return Redirect::to(&format!("/runs/{run}")).into_response();
+    }
     let reader = Reader { caller: &caller, csrf };
     match shown(&context, &caller, &id, query.as_deref()).await {
         Ok((title, contents)) => pages::page(StatusCode::OK, pages::framed(&title, Some(&reader), &contents)),
@@ -57,6 +64,22 @@ pub(super) async fn page(State(context): Shared, Path(id): Path<String>, request
             pages::page(status, pages::framed("Run", Some(&reader), &contents))
         }
     }
+}
+
+/// The run with a short id, such as `req-0123456789ab`: the newest one of the first in the lists.
+async fn of_short(context: &Context, id: &str) -> Result<Option<RunId>, Problem> {
+    if !id.starts_with("req-") {
+        return Ok(None);
+    }
+    let mut walk = context.index.walk(&context.board, None).await?;
+    for _ in 0..MAX_PASSED {
+        match walk.next().await? {
+            None => break,
+            Some(listed) if short(listed.place.1) == id => return Ok(Some(listed.place.1)),
+            Some(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 /// The title of the page, and its contents.

@@ -11,8 +11,9 @@ use callboard::supervision::runs::Run;
 const MAX_STEPS: usize = 4;
 const MAX_FAILURES: usize = 3;
 const MAX_TOOLS: usize = 20;
-/// The step of a call of a model, which is no tool.
+/// The step of a call of a model, and the beginning of the name of one that checks what a tool would do: neither is a tool.
 const MODEL: &str = "model";
+const CHECK: &str = "check ";
 
 /// A turn of a run.
 #[derive(Debug)]
@@ -288,7 +289,7 @@ impl TurnRow {
     }
 
     fn note_tool(&mut self, name: &Arc<str>) {
-        if **name != *MODEL && self.tools.len() < MAX_TOOLS && !self.tools.contains(name) {
+        if **name != *MODEL && !name.starts_with(CHECK) && self.tools.len() < MAX_TOOLS && !self.tools.contains(name) {
             self.tools.push(Arc::clone(name));
         }
     }

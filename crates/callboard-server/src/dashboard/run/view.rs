@@ -98,7 +98,7 @@ fn waits(seen: &Seen<'_>, story: &Story) -> Markup {
         @if !pending.is_empty() || !retries.is_empty() || !delegated.is_empty() {
             h2 { "What it waits for" }
             ul.waits {
-                @for item in pending { (waits_for(item)) }
+                @for item in pending { (waits_for(seen.run.id(), item)) }
                 @if more > 0 { li { (more) " more wait for people." } }
                 @for (turn, at) in retries.iter().take(MAX_WAITS) {
                     li { "Turn " (turn.number) " is tried again: attempt " (turn.retries + 1) " begins at " (shown_time(*at)) }
@@ -115,12 +115,12 @@ fn agent(turn: &TurnRow) -> Markup {
 }
 
 /// What waits for people, in a line, with where they decide.
-fn waits_for(item: &Item) -> Markup {
+fn waits_for(run: RunId, item: &Item) -> Markup {
     html! {
         li {
             @if let Some(agent) = &item.agent { b { bdi { (line(agent, 80)) } } " " }
             bdi { (line(&item.what, MAX_EVENT)) } " "
-            a href={ "/#" (item.id) } { @if item.may_not.is_none() { "Decide in the overview" } @else { "See it in the overview" } }
+            a href={ "/?run=" (run) "#" (item.id) } { @if item.may_not.is_none() { "Decide in the overview" } @else { "See it in the overview" } }
             @if let Some(why) = &item.may_not { span.dim { " You do not decide this: " (line(why, MAX_EVENT)) } }
         }
     }
@@ -159,6 +159,7 @@ fn drawing(seen: &Seen<'_>) -> Markup {
     html! {
         @if let Some(plan) = plan {
             h2 { "Workflow" }
+            p { a href={ "/runs/" (seen.run.id()) "/nodes" } { "Executions of each node" } }
             div.drawing {
                 img src={ "/parts/run/drawing?id=" (seen.run.id()) "&at=" (seen.run.sequence()) }
                     alt={ "The nodes of " (line(&plan.name, 80)) " with their states" };

@@ -13,7 +13,8 @@ use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::snapshot::Loaded;
 
-/// Held for each run that recovery has found, and dropped when the run was read; recovery is over when the last is dropped.
+/// Held for each run that recovery has found, and dropped when the run was read and what it waits for is known; recovery is over when the
+/// last is dropped.
 pub(crate) type RecoveryBarrier = watch::Sender<()>;
 
 /// A message for one run: a decision of the rules, or a question about the run's state. It waits while a commit of the run is
@@ -180,7 +181,6 @@ pub(crate) enum ShardMessage {
         /// Whether another process left it.
         new_process: bool,
         /// Dropped with this message.
-        #[expect(dead_code, reason = "what counts is when it is dropped")]
         recovery: Option<RecoveryBarrier>,
         /// The run that was read, with the fence of its claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,

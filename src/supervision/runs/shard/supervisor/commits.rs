@@ -172,6 +172,7 @@ impl RunShard {
                 | OnCommit::Redispatch(_)
                 | OnCommit::CloseTurn { .. }
                 | OnCommit::WasOpen(..)
+                | OnCommit::Recovered(_)
                 | OnCommit::Reply(..) => {}
             }
         }
@@ -208,6 +209,7 @@ impl RunShard {
             OnCommit::Answered(ack) => drop(ack.send(Ok(()))),
             OnCommit::Overwritten(ack) => drop(ack.send(Ok(()))),
             OnCommit::WasOpen(ack, was_open) => drop(ack.send(was_open)),
+            OnCommit::Recovered(barrier) => drop(barrier),
             OnCommit::Reply(waiter, reply) => drop(waiter.send(reply)),
             OnCommit::CloseTurn { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);

@@ -48,7 +48,7 @@ impl RunShard {
     pub(super) fn loaded(
         &mut self,
         run: RunId,
-        new_process: bool,
+        (new_process, recovery): (bool, Option<RecoveryBarrier>),
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
         now: Now,
     ) {
@@ -115,6 +115,7 @@ impl RunShard {
         if live.run.waits_for_conversation() {
             live.on_commit.push(OnCommit::Effect(Effect::EnterConversation));
         }
+        live.on_commit.extend(recovery.map(OnCommit::Recovered));
         self.shared.roster.resume(run, fence, new_process);
         self.runs.insert(run, live);
     }

@@ -128,9 +128,9 @@ impl RunShard {
                 self.timers.add(now.monotonic + READ_AGAIN, Timer::Adopt { run, new_process });
                 None
             }
-            ShardMessage::Loaded { run, new_process, loaded, .. } => {
+            ShardMessage::Loaded { run, new_process, recovery, loaded, .. } => {
                 self.held_elsewhere.remove(&run);
-                self.loaded(run, new_process, loaded, now);
+                self.loaded(run, (new_process, recovery), loaded, now);
                 // Processed before the run continues, so that a turn that has ended meanwhile is not dispatched again.
                 for message in self.loading.remove(&run).unwrap_or_default() {
                     self.process(message, now);
