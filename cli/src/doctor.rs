@@ -27,7 +27,7 @@ use crate::exit::Exit;
 use crate::knowledge::stored;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
-use crate::service::{matrix, telegram, webhooks};
+use crate::service::{email, matrix, telegram, webhooks};
 use crate::stores::copy::{NEEDED, free};
 use crate::stores::{Choice, Stores};
 
@@ -114,6 +114,7 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
     checks.extend(settings(&arguments.files)?);
     checks.extend(bot(arguments, &stores).await);
     checks.extend(rooms(arguments, &stores).await);
+    checks.extend(mail(arguments, &stores).await);
     checks.extend(receivers(arguments, &stores).await);
     let is_coloured = is_coloured(&std::io::stdout());
     let line = |(what, found, text): &Check| {
@@ -276,6 +277,29 @@ async fn rooms(arguments: &Doctor, stores: &Stores) -> Vec<Check> {
             let text = format!("the homeserver has not answered within {} s", ANSWER_TIME.as_secs());
             vec![(MATRIX, Found::Failed, text)]
         }
+    }
+}
+
+/// The server of mail and the people whom it reaches, if the settings have one. It is asked with `--online`, and gets no mail.
+async fn mail(arguments: &Doctor, stores: &Stores) -> Vec<Check> {
+    const EMAIL: &str = "email";
+    let Ok(Ok(config)) = config::read(&arguments.files) else { return Vec::new() };
+    let Some(section) = &config.email else { return Vec::new() };
+    let config = match email::config(section, &config.people, (&arguments.files.root, stores), None) {
+        Ok(config) => config.timeout(ANSWER_TIME),
+        Err(failure) => return vec![(EMAIL, Found::Failed, failure.text().to_owned())],
+    };
+    if !arguments.online {
+        let text = "there is a server; --online asks whether it takes mails, and sends none".to_owned();
+        return vec![(EMAIL, Found::Ok, text)];
+    }
+    let line = |(address, taken): (String, Result<(), String>)| match taken {
+        Ok(()) => (EMAIL, Found::Ok, format!("{address} gets mails")),
+        Err(why) => (EMAIL, Found::Failed, format!("{address} gets no mail: {why}")),
+    };
+    match config.look().await {
+        Ok(looked) => looked.into_iter().map(line).collect(),
+        Err(why) => vec![(EMAIL, Found::Failed, format!("the server of mail is not reached: {why}"))],
     }
 }
 

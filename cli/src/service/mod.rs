@@ -6,6 +6,7 @@ pub(crate) mod boards;
 mod context;
 mod costs;
 mod decide;
+pub(crate) mod email;
 mod follow;
 mod following;
 mod inbox;

@@ -16,6 +16,7 @@ use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard::{AgentSpec, Callboard};
 use callboard_agents::hide_from_programs;
+use callboard_channels::email::EmailChannel;
 use callboard_channels::matrix::MatrixChannel;
 use callboard_channels::telegram::TelegramChannel;
 use callboard_private::FolderError;
@@ -48,7 +49,7 @@ use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswe
 use super::decide::{Detail, shown_card};
 use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
-use super::{matrix, telegram, webhooks};
+use super::{email, matrix, telegram, webhooks};
 
 /// How often a server that starts looks whether the one before it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -121,14 +122,18 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let reached = channel.as_ref().map(TelegramChannel::state);
     let in_rooms = config.matrix.as_ref().map(|section| matrix::open(section, &people, places, pages)).transpose()?;
     let rooms_reached = in_rooms.as_ref().map(MatrixChannel::state);
+    let by_mail = config.email.as_ref().map(|section| email::open(section, &people, places, pages)).transpose()?;
+    let mail_reached = by_mail.as_ref().map(EmailChannel::state);
     let webhooks = webhooks::open(&config.channels, places, pages)?;
     let (receiver, unreachable) = webhooks.as_ref().map(|channel| (channel.receiver(), channel.unreachable())).unzip();
     let builder = channel.into_iter().fold(builder, callboard::Builder::channel);
     let builder = in_rooms.into_iter().fold(builder, callboard::Builder::channel);
+    let builder = by_mail.into_iter().fold(builder, callboard::Builder::channel);
     let builder = webhooks.into_iter().fold(builder, callboard::Builder::channel);
     let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     tokio::spawn(telegram::report(reached));
     tokio::spawn(matrix::report(rooms_reached));
+    tokio::spawn(email::report(mail_reached));
     tokio::spawn(webhooks::report(unreachable));
     let spans = telemetry::start(&board, loaded.models.clone());
     let mut reachable = Reachable::default();

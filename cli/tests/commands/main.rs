@@ -11,6 +11,8 @@ mod conversations;
 #[cfg(unix)]
 mod dashboard;
 mod docs;
+#[cfg(unix)]
+mod email;
 mod inbox;
 mod invalid_agents;
 mod knowledge;

@@ -10,6 +10,7 @@
 pub(crate) mod agents;
 pub(crate) mod bot;
 pub(crate) mod homeserver;
+pub(crate) mod mail;
 pub(crate) mod model;
 #[cfg(target_os = "linux")]
 pub(crate) mod orders;

@@ -44,7 +44,8 @@ impl Serving {
         Self::of(shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 
-    fn of(mut command: impl BorrowMut<Command>) -> Self {
+    /// The server that this command starts.
+    pub(crate) fn of(mut command: impl BorrowMut<Command>) -> Self {
         let mut process = command.borrow_mut().spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,7 +1,6 @@
 //! Calls of servers over HTTP: which addresses may be called, with which TLS, and how much of an answer is read.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
+
+use crate::hosts;
 
 /// How long a connection may take.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(20);
@@ -30,9 +31,7 @@ pub(crate) fn address(text: &str, without_tls: bool) -> Result<Url, String> {
 }
 
 fn is_here(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    hosts::is_here(url.host_str().unwrap_or_default())
 }
 
 /// A client for a server at this address, which follows no redirects.

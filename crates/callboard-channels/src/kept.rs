@@ -201,6 +201,20 @@ impl<L: Ledger> Kept<L> {
         }
     }
 
+    /// Whether this person may decide a question now; nothing if that cannot be found out yet.
+    #[cfg(feature = "email")]
+    pub(crate) async fn may_decide(&self, id: ApprovalId, person: &str) -> Option<bool> {
+        let decider = self.decider.lock().clone()?;
+        match decider.check(id, person).await {
+            Ok(_) => Some(true),
+            Err(AnswerError::Storage(error)) => {
+                tracing::warn!(channel = self.channel, %id, %error, "who may decide an approval cannot be read yet");
+                None
+            }
+            Err(_) => Some(false),
+        }
+    }
+
     /// Notes what was decided about a question, and returns it, if anything was.
     async fn take_over(&self, id: ApprovalId, decider: &Decider) -> Option<Decision> {
         let stored = decider.decision(id).await;

@@ -116,6 +116,14 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
         }
     }
 
+    /// Sets all data of a question.
+    #[cfg(feature = "email")]
+    pub(crate) fn set_data(&mut self, id: ApprovalId, data: BTreeMap<String, D>) {
+        if let Some(question) = self.questions.get_mut(&id) {
+            question.data = data;
+        }
+    }
+
     pub(crate) fn get(&self, id: ApprovalId) -> Option<&Question<P, S, D>> {
         self.questions.get(&id)
     }
@@ -137,7 +145,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     }
 
     /// Forgets the messages in places that are no more.
-    #[cfg(any(feature = "matrix", feature = "webhooks"))]
+    #[cfg(any(feature = "email", feature = "matrix", feature = "webhooks"))]
     pub(crate) fn retain_places(&mut self, is_there: impl Fn(&P) -> bool) {
         for question in self.questions.values_mut() {
             question.sent.retain(|place, _| is_there(place));
@@ -185,9 +193,21 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
 
     /// What is to be sent next: questions to `places`, and the rest to the places that `is_mine` is for. Of several questions, the oldest.
     pub(crate) fn next(&self, places: &BTreeSet<P>, is_mine: impl Fn(&P) -> bool) -> Option<Step<P, S>> {
+        self.next_of(|_| places.iter(), is_mine)
+    }
+
+    /// The same, where each question has places of its own.
+    pub(crate) fn next_of<'q, I: Iterator<Item = &'q P>>(
+        &'q self,
+        places: impl Fn(&'q Question<P, S, D>) -> I,
+        is_mine: impl Fn(&P) -> bool,
+    ) -> Option<Step<P, S>>
+    where
+        P: 'q,
+    {
         let mut questions: Vec<_> = self.questions.iter().collect();
         questions.sort_unstable_by_key(|(_, question)| question.number);
-        questions.into_iter().find_map(|(id, question)| question.next(*id, places, &is_mine))
+        questions.into_iter().find_map(|(id, question)| question.next(*id, places(question), &is_mine))
     }
 
     /// Notes a message. `card` is what it shows.
@@ -204,6 +224,15 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     pub(crate) fn failed(&mut self, id: ApprovalId, place: P) {
         if let Some(question) = self.questions.get_mut(&id) {
             question.failed.insert(place);
+        }
+    }
+
+    /// Notes that a message has not arrived, and never will.
+    #[cfg(feature = "email")]
+    pub(crate) fn unsent(&mut self, id: ApprovalId, place: &P) {
+        if let Some(question) = self.questions.get_mut(&id) {
+            question.sent.remove(place);
+            question.clear();
         }
     }
 
@@ -247,14 +276,19 @@ impl<P: Ord + Clone, S: Receipt, D> Question<P, S, D> {
         self.outcome.is_some() && self.sent.keys().all(|place| self.closed.contains(place))
     }
 
-    fn next(&self, id: ApprovalId, places: &BTreeSet<P>, is_mine: impl Fn(&P) -> bool) -> Option<Step<P, S>> {
+    fn next<'q>(
+        &'q self,
+        id: ApprovalId,
+        places: impl Iterator<Item = &'q P>,
+        is_mine: impl Fn(&P) -> bool,
+    ) -> Option<Step<P, S>> {
         if self.outcome.is_some() {
             let mut left = self.sent.iter().filter(|(place, _)| is_mine(place) && !self.closed.contains(place));
             let (place, sent) = left.next()?;
             return Some(Step::Close { id, place: place.clone(), sent: sent.clone() });
         }
         let is_sent = |place: &P| self.sent.get(place).is_some_and(Receipt::is_confirmed);
-        let mut unsent = places.iter().filter(|place| !is_sent(place) && !self.failed.contains(place));
+        let mut unsent = places.filter(|place| !is_sent(place) && !self.failed.contains(place));
         if let Some(place) = unsent.next().filter(|_| self.is_asked) {
             return Some(Step::Send { id, place: place.clone() });
         }

@@ -21,8 +21,11 @@ fn units(text: &str) -> usize {
 /// The card of a question within so many units of UTF-16: all of it, or its beginning and its end with what is cut between them, and how
 /// to see that, which is not counted.
 pub(crate) fn card(envelope: &Envelope, how: &str, most: usize) -> String {
-    let whole = Card::of(envelope).whole();
-    let whole = whole.trim_end();
+    shortened(Card::of(envelope).whole().trim_end(), how, most)
+}
+
+/// The same of the lines of a card.
+pub(crate) fn shortened(whole: &str, how: &str, most: usize) -> String {
     if units(whole) <= most {
         return whole.to_owned();
     }
@@ -84,7 +87,7 @@ pub(crate) fn outcome(decision: Option<&Decision>, here: Option<&str>) -> String
 }
 
 /// A time as people read it.
-fn minute(at: Timestamp) -> String {
+pub(crate) fn minute(at: Timestamp) -> String {
     let at = at.to_string();
     match at.split_once('T') {
         Some((date, time)) => format!("{date} {} UTC", time.get(..5).unwrap_or(time)),

@@ -150,7 +150,7 @@ fn file_of(text: &str) -> Option<File> {
     match header.trim_start_matches('[').split(['.', ']']).next()? {
         "agent" => Some(File::Agent),
         "models" => Some(File::Models),
-        "serve" | "telegram" | "matrix" | "channels" => Some(File::Config),
+        "serve" | "telegram" | "matrix" | "email" | "channels" => Some(File::Config),
         "workflow" if text.contains("[[workflow.tasks]]") && text.contains("[workflow]\n") => Some(File::Workflow),
         "dependencies" | "dev-dependencies" => Some(File::Manifest),
         _ => None,
