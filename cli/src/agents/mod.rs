@@ -10,6 +10,7 @@ mod init;
 pub(crate) mod invalid;
 mod kept;
 pub(crate) mod load;
+mod meaning;
 pub(crate) mod patterns;
 pub(crate) mod process_log;
 mod progress;

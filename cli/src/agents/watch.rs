@@ -13,6 +13,7 @@ use callboard_agents::{AgentFolder, FileChange, FileReport, Reload, files_of_age
 use callboard_server::AgentFiles;
 
 use super::built_in::BuiltIns;
+use super::meaning;
 
 /// How often the files are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -69,6 +70,7 @@ impl Watch {
         let mut files = self.built_in.files();
         files.descriptions.extend(self.folder.descriptions());
         files.refused = self.folder.refused_files();
+        files.files = self.folder.agents().map(|(file, agent, team)| meaning::of(file, agent, team)).collect();
         files
     }
 

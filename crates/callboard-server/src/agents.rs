@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use callboard::runtime::AgentError;
 use callboard::supervision::tree::{ActorState, TreeNode};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::agent_files::AgentFiles;
+use crate::body::Name;
 use crate::context::Shared;
 use crate::json::stable;
 use crate::knowledge::reserved;
@@ -31,7 +34,7 @@ pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem
 /// Answers with the agents and what they announce.
 pub(crate) async fn list(State(context): Shared) -> Json<Value> {
     let roster = context.board.agents().roster();
-    let AgentFiles { built_in, descriptions, refused } = context.agent_files();
+    let AgentFiles { built_in, descriptions, refused, files: _ } = context.agent_files();
     let agents = roster.iter().map(|presence| {
         let mut shown = stable(presence);
         shown["description"] = json!(descriptions.get(presence.agent.as_str()));
@@ -41,6 +44,24 @@ pub(crate) async fn list(State(context): Shared) -> Json<Value> {
     });
     let files: Vec<&String> = refused.keys().collect();
     Json(json!({ "agents": agents.collect::<Vec<_>>(), "refused_files": files, "refusals": refused }))
+}
+
+/// Makes the value of an agent again. A failed agent takes work again.
+pub(crate) async fn restart(State(context): Shared, Name(name): Name) -> Result<Json<Value>, Problem> {
+    let agents = context.board.agents();
+    controlled(tokio::spawn(async move { agents.restart(&name).await })).await
+}
+
+/// Stops an agent, once the turns under way have ended.
+pub(crate) async fn stop(State(context): Shared, Name(name): Name) -> Result<Json<Value>, Problem> {
+    let agents = context.board.agents();
+    controlled(tokio::spawn(async move { agents.stop(&name).await })).await
+}
+
+/// Answers what came of a request about an agent, which is carried out also if the client leaves.
+async fn controlled(done: JoinHandle<Result<(), AgentError>>) -> Result<Json<Value>, Problem> {
+    done.await.map_err(|error| Problem::internal(&error))??;
+    Ok(Json(json!({})))
 }
 
 /// Answers with the tree of supervisors.

@@ -87,7 +87,7 @@ mod watching;
 mod workflows;
 
 pub use access::Access;
-pub use agent_files::AgentFiles;
+pub use agent_files::{AgentFile, AgentFiles};
 #[cfg(unix)]
 pub use callboard_private::FolderError;
 #[cfg(feature = "dashboard")]

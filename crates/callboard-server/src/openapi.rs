@@ -111,6 +111,10 @@ fn operation(route: &Route) -> Option<Operation> {
             let agents = object(&agents, &["agents", "refused_files", "refusals"]);
             Operation::of("The agents and what they announce", agents)
         }
+        ("POST", "/v1/agents/{name}/restart") => {
+            Operation::of("Makes the value of an agent again", json!({ "type": "object" }))
+        }
+        ("POST", "/v1/agents/{name}/stop") => Operation::of("Stops an agent", json!({ "type": "object" })),
         ("GET", "/v1/agents/{name}/inbox") => {
             let messages = object(
                 &json!({ "agent": text(), "messages": list(json!({ "type": "object" })) }),

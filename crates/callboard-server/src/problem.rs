@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use callboard::actors::ContextError;
 use callboard::messages::Refusal;
-use callboard::runtime::{RunError, WorkflowStoreError};
+use callboard::runtime::{AgentError, RunError, WorkflowStoreError};
 use callboard::storage::StorageError;
 use callboard::{AnswerError, ForkError, OverwriteError, SubmitError};
 use serde_json::{Map, Value, json};
@@ -286,6 +286,15 @@ impl From<OverwriteError> for Problem {
             _ => ProblemCode::Refused,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<AgentError> for Problem {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Unknown { .. } => Self::not_found(error.to_string()),
+            _ => Self::new(ProblemCode::Refused, error.to_string()),
+        }
     }
 }
 

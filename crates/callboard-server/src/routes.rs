@@ -57,6 +57,8 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/ready", Access::Open), || on(MethodFilter::GET, agents::ready)),
     (get("/v1/openapi.json", Access::Open), || on(MethodFilter::GET, openapi::get)),
     (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
+    (post("/v1/agents/{name}/restart", Access::Scope(Scope::Admin)), || on(MethodFilter::POST, agents::restart)),
+    (post("/v1/agents/{name}/stop", Access::Scope(Scope::Admin)), || on(MethodFilter::POST, agents::stop)),
     (get("/v1/agents/{name}/inbox", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agent_inboxes::read)),
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
     (get("/v1/agents/{name}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, watching::agent)),

@@ -299,6 +299,15 @@ impl AgentFolder {
         catalog.chain(files).collect()
     }
 
+    /// Returns the agents of the folder as they are in effect: the file of each by its name in reports, what it is, and the agents, roles and
+    /// capabilities that its model knows of.
+    pub fn agents(&self) -> impl Iterator<Item = (&str, &Definition, impl Iterator<Item = &str>)> {
+        self.files.iter().filter_map(|(file, known)| {
+            let AcceptedAgent { definition, team, .. } = known.agent.as_ref()?;
+            Some((&**file, definition, team.iter().map(|teammate| &*teammate.name)))
+        })
+    }
+
     /// Returns what the agents of the folder are for, in the words of their files, by their names.
     pub fn descriptions(&self) -> BTreeMap<String, String> {
         let agents = self.files.values().filter_map(|known| Some(&known.agent.as_ref()?.definition));

@@ -12,7 +12,7 @@ use callboard::supervision::runs::{BreakerState, BreakerStatus};
 use callboard::supervision::tree::{ActorState, TreeNode};
 use maud::{Markup, html};
 
-use super::pages::{self, Reader};
+use super::pages::{self, Reader, segment};
 use super::run::texts::{line, lines, shown_time, span};
 use crate::context::{Context, Shared};
 use crate::knowledge::reserved;
@@ -216,11 +216,11 @@ fn agent(presence: &Presence, description: Option<&str>, is_built_in: bool, brea
     html! {
         li {
             span.kind.(tone) { (state) }
-            b.task { bdi { (line(name, MAX_NAME)) } }
+            a.task href={ "/agents/" (segment(name)) } { b { bdi { (line(name, MAX_NAME)) } } }
             span.dim {
                 @if is_built_in { "built in · " }
                 @if !announced.is_empty() { bdi { (line(&announced.join(", "), MAX_TEXT)) } " · " }
-                "life " (presence.instance) " · since " (shown_time(presence.at))
+                "made " (presence.instance) @if presence.instance == 1 { " time" } @else { " times" } " · since " (shown_time(presence.at))
             }
             @if let Some(description) = description { p.about dir="auto" { (line(description, MAX_TEXT)) } }
             (breaker_line(breaker))
@@ -228,7 +228,7 @@ fn agent(presence: &Presence, description: Option<&str>, is_built_in: bool, brea
     }
 }
 
-fn breaker_line(breaker: BreakerStatus) -> Markup {
+pub(super) fn breaker_line(breaker: BreakerStatus) -> Markup {
     let BreakerStatus { state, failures, last_failure, opened_at } = breaker;
     let words = match state {
         BreakerState::Closed if failures == 0 => return html! {},
@@ -246,7 +246,7 @@ fn breaker_line(breaker: BreakerStatus) -> Markup {
 }
 
 /// An actor with those below it, as long as `left` allows.
-fn node(tree: &TreeNode, left: &mut usize) -> Markup {
+pub(super) fn node(tree: &TreeNode, left: &mut usize) -> Markup {
     *left = left.saturating_sub(1);
     let tone = match tree.state {
         ActorState::Running => "good",

@@ -16,6 +16,7 @@ use crate::access::{Access, Entrance, Guard, authorize};
 use crate::context::Context;
 use crate::tokens::Scope;
 
+mod agent;
 mod agents;
 mod assets;
 mod audit;
@@ -76,6 +77,8 @@ pub(crate) fn with_pages(
         .merge(parts)
         .route("/", get(pages::overview))
         .route("/agents", get(agents::page))
+        .route("/agents/{name}", get(agent::page))
+        .route("/files", get(agent::files))
         .route("/audit", get(audit::page))
         .route("/context", get(context::page))
         .route("/handoffs", get(handoffs::page))

@@ -28,10 +28,11 @@ pub(super) struct Reader<'r> {
 /// The pages that each page links to, and where they are: those in the bar, and those in its menu.
 const PAGES: [(&str, &str); 4] =
     [("Overview", "/"), ("Runs", "/runs"), ("Agents", "/agents"), ("Workflows", "/workflows")];
-const MORE_PAGES: [(&str, &str); 6] = [
+const MORE_PAGES: [(&str, &str); 7] = [
     ("Schedules", "/schedules"),
     ("Context", "/context"),
     ("Handoffs", "/handoffs"),
+    ("Files", "/files"),
     ("Usage", "/usage"),
     ("Tokens", "/tokens"),
     ("Audit", "/audit"),

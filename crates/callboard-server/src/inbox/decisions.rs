@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Extension, Json};
 use callboard::messages::{RunId, TurnId, visible};
-use callboard::runtime::AgentError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -175,11 +174,8 @@ async fn carry_out(
         }
         ItemId::Agent(name) => {
             let OfAgent::Restart {} = read(decision)?;
-            let restarted = context.board.agents().restart(name).await;
-            restarted.map(|()| json!({})).map_err(|error| match error {
-                AgentError::Unknown { .. } => Problem::not_found(error.to_string()),
-                error => Problem::new(ProblemCode::Refused, error.to_string()),
-            })
+            context.board.agents().restart(name).await?;
+            Ok(json!({}))
         }
         ItemId::File(name) => {
             let detail = format!("{}: correct the file; a server that is running reads it again", visible(name));

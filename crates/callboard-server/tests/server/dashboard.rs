@@ -15,11 +15,11 @@ use callboard::env::{Clock, Env, Now};
 use callboard::messages::{Action, Effect, Rationale, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard_server::private::{Client, listen};
-use callboard_server::{PagesAt, Scope, Server, TokenSpec, Tokens};
+use callboard_server::{AgentFiles, PagesAt, Scope, Server, TokenSpec, Tokens};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 
@@ -76,6 +76,10 @@ impl Pages {
     }
 
     pub(crate) async fn of(folder: &TempDir, at: &PagesAt, board: Builder) -> Self {
+        Self::with_files(folder, at, board, AgentFiles::default()).await
+    }
+
+    pub(crate) async fn with_files(folder: &TempDir, at: &PagesAt, board: Builder, files: AgentFiles) -> Self {
         let clock = Arc::new(Moved::default());
         let board = board
             .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("who?").await?)) })
@@ -84,6 +88,7 @@ impl Pages {
         let board = board.start().await.unwrap();
         let tokens = Tokens::open(&folder.path().join("service/tokens.json"), Env::new(Arc::clone(&clock), 1)).unwrap();
         let server = Server::new(board.clone(), tokens.clone()).dashboard(at).unwrap();
+        let server = server.agent_files(watch::channel(files).1);
         let server = server.audit_file(&folder.path().join("audit.jsonl")).unwrap();
         let origin = server.pages().unwrap().to_owned();
         let (router, sockets) = (server.router(), folder.path().join("sockets"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard::messages::Usage;
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
-use callboard_server::{PagesAt, Scope, TokenSpec};
+use callboard_server::{AgentFile, AgentFiles, PagesAt, Scope, TokenSpec};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -223,5 +223,50 @@ async fn handoffs_have_a_page_also_where_nothing_is_measured() {
         &page,
         &["This server measures nothing", "<b><bdi>reader</bdi></b><span class=\"kind good\">breaker closed</span>"],
     );
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_has_a_page_with_what_its_file_says_and_admins_start_it_again_and_stop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let of_reader = AgentFile {
+        path: "agents/reader.toml".to_owned(),
+        facts: vec![("Tools", format!("FileRead, {HOSTILE}"))],
+        team: vec!["writer/x".to_owned()],
+    };
+    let files = AgentFiles {
+        files: [("reader".to_owned(), of_reader)].into(),
+        refused: [("agents/bad.toml".to_owned(), format!("agents/bad.toml:3:1: {HOSTILE}"))].into(),
+        ..AgentFiles::default()
+    };
+    let builder = Callboard::builder().agent("reader", |_: Turn| async { Ok(Command::output("read")) });
+    let at = PagesAt::Loopback { port: 7420, has_tls: false };
+    let pages = Pages::with_files(&folder, &at, builder, files).await;
+    pages.tokens.add(TokenSpec::new("ann", [Scope::Read, Scope::Delegate])).unwrap();
+    let (owner, ann) = (pages.sign_in(&json!({})).await, pages.sign_in(&json!({ "token": "ann" })).await);
+    let (status, page) = text(&pages, &owner, "/agents/reader").await;
+    assert_eq!(status, 200, "{page}");
+    let parts = [
+        "agents/reader.toml",
+        "<dt>Tools</dt><dd><bdi>FileRead, &lt;/pre&gt;",
+        "href=\"/agents/writer%2Fx\"",
+        "reads, notes, sends, writes, executes",
+        "href=\"/runs?agent=reader\"",
+        "data-run-action=\"/v1/agents/reader/stop\"",
+        "Its actors",
+    ];
+    assert_has(&page, &parts);
+    let (_, page) = text(&pages, &ann, "/agents/reader").await;
+    assert!(page.contains("agents/reader.toml") && !page.contains("data-run-action"), "{page}");
+    assert_eq!(text(&pages, &owner, "/agents/nobody").await.0, 404);
+    let (_, page) = text(&pages, &owner, "/files").await;
+    assert_has(&page, &["agents/bad.toml:3:1: &lt;/pre&gt;", "<a href=\"/agents/reader\">"]);
+    assert_eq!(text(&pages, &ann, "/files").await.0, 403);
+
+    assert_eq!(pages.post(&ann, "/v1/agents/reader/stop", &json!({})).await.status().as_u16(), 403);
+    for (action, status) in [("restart", 200), ("stop", 200), ("stop", 404), ("restart", 404)] {
+        let answer = pages.post(&owner, &format!("/v1/agents/reader/{action}"), &json!({})).await;
+        assert_eq!(answer.status().as_u16(), status, "{action}: {}", text_of(answer).await);
+    }
     pages.end().await;
 }
