@@ -164,6 +164,30 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
         }
     }
 
+    /// The messages of the open questions of a place, each `None` as long as it is not sent.
+    #[cfg(feature = "matrix")]
+    pub(crate) fn open_in(&self, place: &P) -> Vec<Option<&S>> {
+        let open = self.questions.values().filter(|it| it.outcome.is_none() && !it.failed.contains(place));
+        open.map(|question| question.sent.get(place)).collect()
+    }
+
+    /// Has questions sent to a place again that did not take them.
+    #[cfg(feature = "matrix")]
+    pub(crate) fn retry(&mut self, place: &P) {
+        for question in self.questions.values_mut() {
+            question.failed.remove(place);
+        }
+    }
+
+    /// Has people in a place reminded of its open questions.
+    #[cfg(feature = "matrix")]
+    pub(crate) fn remind_in(&mut self, place: &P) {
+        let open = self.questions.values_mut().filter(|question| question.outcome.is_none());
+        for question in open.filter(|question| question.sent.contains_key(place)) {
+            question.remind.insert(place.clone());
+        }
+    }
+
     /// Notes what came of a question: a decision, or that it was withdrawn. `outcome` gets whether it was decided here.
     pub(crate) fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>, outcome: impl FnOnce(bool) -> String) {
         let Some(question) = self.questions.get_mut(&id).filter(|question| !question.is_final) else { return };

@@ -1,26 +1,32 @@
 //! The calls of a homeserver that the channel makes, and what can go wrong.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use callboard::messages::visible;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Client, Method, Url};
+use reqwest::{Client, Method, RequestBuilder, Url};
+use ruma_identifiers_validation::{ID_MAX_BYTES, room_id, user_id};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::MatrixError;
 use super::rooms::Trouble;
-use super::synced::Synced;
+use super::synced::{ENCRYPTION, MEMBER, MESSAGE, POWER_LEVELS, Page, Synced, TOMBSTONE};
 use super::token::AccessToken;
 use crate::calls;
 
 /// How long a call may take, beyond the time that it asks the server to wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The most bytes of an answer: the events of all rooms are below.
-const MAX_ANSWER: usize = 64 << 20;
-/// The most events of a room in an answer.
+/// The most bytes of an answer with events: those of all rooms, or of one page, are below.
+const MAX_EVENT_BYTES: usize = 64 << 20;
+/// The most bytes of any other answer.
+const MAX_ANSWER: usize = 1 << 20;
+/// The most events of a room in an answer of `/sync`.
 const MAX_EVENTS: u32 = 50;
+/// The most events in a page of the history of a room.
+const MAX_PAGE: u32 = 100;
 /// The most characters of a text of the server that are shown.
 const MAX_SHOWN: usize = 200;
 /// How long is waited where a server allows no more calls and does not say for how long.
@@ -62,6 +68,34 @@ impl CallError {
     }
 }
 
+/// What is read, and nothing else.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    pub(super) rooms: &'a BTreeSet<String>,
+    pub(super) event_type: &'a str,
+}
+
+impl Scope<'_> {
+    /// The types of events that are read.
+    fn types(&self) -> Value {
+        let answer = format!("{}.answer", self.event_type);
+        json!([MESSAGE, MEMBER, ENCRYPTION, TOMBSTONE, POWER_LEVELS, answer])
+    }
+
+    /// The filter of `/sync`, with so many events of a room.
+    fn filter(&self, events: u32) -> Value {
+        let none = json!({ "types": [] });
+        json!({
+            "presence": none, "account_data": none,
+            "room": {
+                "rooms": self.rooms, "timeline": { "types": self.types(), "limit": events },
+                "state": { "types": [ENCRYPTION, TOMBSTONE, POWER_LEVELS] },
+                "ephemeral": none, "account_data": none,
+            },
+        })
+    }
+}
+
 /// What a server answers that refuses.
 #[derive(Default, Deserialize)]
 struct Refusal {
@@ -90,49 +124,80 @@ impl Api {
     /// The id of the account.
     pub(super) async fn account(&self) -> Result<String, CallError> {
         let answer = self.call(Method::GET, &["account", "whoami"], None).await?;
-        text(&answer, "user_id")
+        // It is shown, and the server may have put anything there.
+        let is_account = |id: &String| user_id::validate(id).is_ok() && self.token.masked(id) == *id;
+        text(&answer, "user_id").filter(is_account).ok_or_else(|| not_of_matrix(200))
     }
 
     /// What is new since then, as soon as there is something; nothing new after this time.
-    pub(super) async fn sync(&self, since: &str, wait: Duration, event_type: &str) -> Result<Synced, CallError> {
-        let query = [("since", since.to_owned()), ("timeout", wait.as_millis().to_string())];
-        self.synced(&query, wait, &filter(event_type, MAX_EVENTS)).await
+    pub(super) async fn sync(&self, since: &str, wait: Duration, scope: Scope<'_>) -> Result<Synced, CallError> {
+        let filter = scope.filter(MAX_EVENTS).to_string();
+        self.synced(&[("since", since), ("timeout", &wait.as_millis().to_string()), ("filter", &filter)], wait).await
     }
 
-    /// Where the first call begins, and the rooms of the account.
-    pub(super) async fn begin(&self, event_type: &str) -> Result<Synced, CallError> {
-        self.synced(&[("timeout", "0".to_owned())], Duration::ZERO, &filter(event_type, 1)).await
+    /// Where the first call begins, and the newest event of each room.
+    pub(super) async fn begin(&self, scope: Scope<'_>) -> Result<Synced, CallError> {
+        self.synced(&[("timeout", "0"), ("filter", &scope.filter(1).to_string())], Duration::ZERO).await
     }
 
-    async fn synced(&self, query: &[(&str, String)], wait: Duration, filter: &Value) -> Result<Synced, CallError> {
-        let mut url = self.url(&["sync"]);
-        for (name, value) in query {
-            url.query_pairs_mut().append_pair(name, value);
-        }
-        url.query_pairs_mut().append_pair("filter", &filter.to_string());
-        let answer = self.called(Method::GET, url, None, wait).await?;
+    async fn synced(&self, query: &[(&str, &str)], wait: Duration) -> Result<Synced, CallError> {
+        let answer = self.events(&["sync"], query, wait).await?;
         Synced::of(&answer).ok_or_else(|| not_of_matrix(200))
+    }
+
+    /// The newest events of a room before a place, back to the place `to`.
+    pub(super) async fn page(
+        &self,
+        room: &str,
+        (before, to): (&str, Option<&str>),
+        scope: Scope<'_>,
+    ) -> Result<Page, CallError> {
+        let (filter, limit) = (json!({ "types": scope.types() }).to_string(), MAX_PAGE.to_string());
+        let mut query = vec![("dir", "b"), ("from", before), ("limit", &limit), ("filter", &filter)];
+        query.extend(to.map(|to| ("to", to)));
+        let answer = self.events(&["rooms", room, "messages"], &query, Duration::ZERO).await?;
+        Page::of(&answer).ok_or_else(|| not_of_matrix(200))
+    }
+
+    /// An answer with events.
+    async fn events(&self, path: &[&str], query: &[(&str, &str)], wait: Duration) -> Result<Vec<u8>, CallError> {
+        let mut url = self.url(path);
+        url.query_pairs_mut().extend_pairs(query);
+        self.called(self.client.get(url).timeout(TIMEOUT + wait), MAX_EVENT_BYTES).await
     }
 
     /// Joins a room, or stays in it; why that cannot be done.
     pub(super) async fn join(&self, room: &str) -> Result<Result<(), Trouble>, CallError> {
-        let joined = self.call(Method::POST, &["rooms", room, "join"], Some(&json!({}))).await;
+        let joined = self.request(Method::POST, &["rooms", room, "join"], Some(&json!({}))).await;
         joined.map(|_| Ok(())).or_else(|error| Ok(Err(Trouble::NotIn(error.of_room()?))))
     }
 
     /// Whether messages can be sent to a room that the account is in.
     pub(super) async fn look(&self, room: &str) -> Result<Result<(), Trouble>, CallError> {
-        match self.call(Method::GET, &["rooms", room, "state", "m.room.encryption", ""], None).await {
-            Ok(_) => Ok(Err(Trouble::Encrypted)),
-            Err(CallError::Refused { status: 404, .. }) => Ok(Ok(())),
-            Err(error) => Ok(Err(Trouble::NotIn(error.of_room()?))),
+        match self.state(room, ENCRYPTION).await {
+            Ok(Some(_)) => return Ok(Err(Trouble::Encrypted)),
+            Ok(None) => {}
+            Err(error) => return Ok(Err(Trouble::NotIn(error.of_room()?))),
+        }
+        let replaced = self.state(room, TOMBSTONE).await?.map(|bytes| parsed(&bytes));
+        let by = replaced.and_then(|content| text(&content, "replacement_room"));
+        Ok(by.filter(|by| room_id::validate(by).is_ok()).map_or(Ok(()), |by| Err(Trouble::Replaced(by))))
+    }
+
+    /// The content of a part of the state of a room; `None` if it is not set.
+    async fn state(&self, room: &str, kind: &str) -> Result<Option<Vec<u8>>, CallError> {
+        match self.request(Method::GET, &["rooms", room, "state", kind, ""], None).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(CallError::Refused { status: 404, .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     /// Sends a message, and returns the id of its event: that of the first one that was sent with this transaction.
     pub(super) async fn send(&self, room: &str, transaction: &str, content: &Value) -> Result<String, CallError> {
-        let path = ["rooms", room, "send", "m.room.message", transaction];
-        text(&self.call(Method::PUT, &path, Some(content)).await?, "event_id")
+        let path = ["rooms", room, "send", MESSAGE, transaction];
+        let event = text(&self.call(Method::PUT, &path, Some(content)).await?, "event_id");
+        event.filter(|id| (1..=ID_MAX_BYTES).contains(&id.len())).ok_or_else(|| not_of_matrix(200))
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -144,21 +209,28 @@ impl Api {
     }
 
     async fn call(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Value, CallError> {
-        self.called(method, self.url(path), body, Duration::ZERO).await
+        Ok(parsed(&self.request(method, path, body).await?))
     }
 
-    async fn called(&self, method: Method, url: Url, body: Option<&Value>, wait: Duration) -> Result<Value, CallError> {
-        let mut request = self.client.request(method, url).header(AUTHORIZATION, self.bearer()?);
+    async fn request(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Vec<u8>, CallError> {
+        let mut request = self.client.request(method, self.url(path)).timeout(TIMEOUT);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
+        self.called(request, MAX_ANSWER).await
+    }
+
+    /// An answer of so many bytes at most.
+    async fn called(&self, request: RequestBuilder, most: usize) -> Result<Vec<u8>, CallError> {
+        let request = request.header(AUTHORIZATION, self.bearer()?);
         let answered = async {
-            let mut response = request.timeout(TIMEOUT + wait).send().await?;
-            Ok((response.status().as_u16(), calls::read(&mut response, MAX_ANSWER).await?))
+            let mut response = request.send().await?;
+            Ok((response.status().as_u16(), calls::read(&mut response, most).await?))
         };
         let (status, bytes) = answered.await.map_err(|error: reqwest::Error| self.unreachable(error))?;
         match status {
-            200..=299 => serde_json::from_slice(&bytes).map_err(|_| not_of_matrix(status)),
+            200..=299 if bytes.len() <= most => Ok(bytes),
+            200..=299 => Err(CallError::Unreachable(format!("its answer has more than {most} bytes"))),
             _ => Err(self.refusal(status, &bytes)),
         }
     }
@@ -197,21 +269,13 @@ impl Api {
     }
 }
 
-/// The events that the channel reads, and no others.
-fn filter(event_type: &str, events: u32) -> Value {
-    let types = json!(["m.room.message", "m.room.member", "m.room.encryption", format!("{event_type}.answer")]);
-    let none = json!({ "types": [] });
-    json!({
-        "presence": none, "account_data": none,
-        "room": {
-            "timeline": { "types": types, "limit": events }, "state": { "types": ["m.room.encryption"] },
-            "ephemeral": none, "account_data": none,
-        },
-    })
+/// An answer as JSON; `null` if it is none.
+fn parsed(answer: &[u8]) -> Value {
+    serde_json::from_slice(answer).unwrap_or_default()
 }
 
-fn text(answer: &Value, key: &str) -> Result<String, CallError> {
-    answer[key].as_str().map(str::to_owned).ok_or_else(|| not_of_matrix(200))
+fn text(answer: &Value, key: &str) -> Option<String> {
+    answer[key].as_str().map(str::to_owned)
 }
 
 fn not_of_matrix(status: u16) -> CallError {

@@ -159,6 +159,30 @@ impl Ledger {
         self.asked.remind(id);
     }
 
+    /// Has people in a room reminded of the questions that are open there.
+    pub(super) fn remind_in(&mut self, room: &str) {
+        self.reminders += 1;
+        self.asked.remind_in(&room.to_owned());
+    }
+
+    /// Has questions sent to a room again that did not take them.
+    pub(super) fn retry(&mut self, room: &str) {
+        self.asked.retry(&room.to_owned());
+    }
+
+    /// Whether questions are open in a room.
+    pub(super) fn is_open_in(&self, room: &str) -> bool {
+        !self.asked.open_in(&room.to_owned()).is_empty()
+    }
+
+    /// The events that show the open questions of a room, and whether there is one for each of them.
+    pub(super) fn shown_in(&self, room: &str) -> (BTreeSet<String>, bool) {
+        let open = self.asked.open_in(&room.to_owned());
+        let shown: BTreeSet<_> = open.iter().flatten().map(|EventId(event)| event.clone()).collect();
+        let is_each = open.iter().all(Option::is_some);
+        (shown, is_each)
+    }
+
     /// The next call that is left to make in these rooms. Of several questions, that of the oldest.
     pub(super) fn next(&self, rooms: &BTreeSet<String>) -> Option<Call> {
         Some(match self.asked.next(rooms, |room| rooms.contains(room))? {

@@ -20,11 +20,12 @@
 
 // - `api`: the calls of a homeserver. `token`: the secret that they need. `synced`: what one of them returns.
 // - `config`: the settings. `error`: why there is no channel.
-// - `message`: what is sent. `reply`: what people send back.
+// - `message`: what is sent. `reply`: what people send back. `history`: what of it `synced` does not have.
 // - `ledger`: what was sent and what is left to do, without calls. `rooms`: which of them are used. `tasks`: those that make the calls.
 mod api;
 mod config;
 mod error;
+mod history;
 mod ledger;
 mod message;
 mod reply;

@@ -3,7 +3,7 @@
 use ruma_identifiers_validation::ID_MAX_BYTES;
 use serde_json::Value;
 
-use super::synced::Event;
+use super::synced::{Event, MESSAGE};
 use crate::kept::Choice;
 
 /// What was sent about a message.
@@ -19,13 +19,17 @@ pub(super) struct Reply {
     pub(super) is_of_program: bool,
 }
 
-/// What an event says about another one; nothing if it is no reply. Changes of messages are none, and redacted ones have no content.
+/// What an event says about another one; nothing if it is no reply. Changes of messages and states of the room are
+/// none, and redacted ones have no content.
 pub(super) fn reply(event: &Event, event_type: &str) -> Option<Reply> {
-    if event.kind == "m.room.message" {
-        return of_person(&event.content, event_type);
+    if event.state_key.is_some() {
+        return None;
+    }
+    if event.kind == MESSAGE {
+        return of_person(&event.content(), event_type);
     }
     let is_answer = event.kind.strip_prefix(event_type) == Some(".answer");
-    if is_answer { of_program(&event.content) } else { None }
+    if is_answer { of_program(&event.content()) } else { None }
 }
 
 fn of_person(content: &Value, event_type: &str) -> Option<Reply> {
@@ -89,7 +93,7 @@ mod tests {
     const TYPE: &str = "com.example.request";
 
     fn event(kind: &str, content: Value) -> Event {
-        Event { kind: kind.to_owned(), content, ..Event::default() }
+        Event { kind: kind.to_owned(), content: content.to_string(), ..Event::default() }
     }
 
     fn says(body: &str) -> Option<(Choice, String)> {
@@ -143,6 +147,11 @@ mod tests {
             None
         );
         assert_eq!(reply(&event("com.example.requests.answer", json!({})), TYPE), None);
+        let content = json!({ "msgtype": "m.text", "body": "approve", "m.relates_to": to });
+        let mut message = event(MESSAGE, content);
+        assert!(reply(&message, TYPE).is_some());
+        message.state_key = Some("$1".to_owned());
+        assert_eq!(reply(&message, TYPE), None);
     }
 
     #[test]

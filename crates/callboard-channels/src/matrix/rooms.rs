@@ -9,8 +9,12 @@ use callboard::messages::visible;
 pub(super) enum Trouble {
     /// It is encrypted.
     Encrypted,
-    /// The account is not in it, or may not read or send there: what the server says.
+    /// The account is not in it, or may not read there: what the server says.
     NotIn(String),
+    /// Another room has replaced it: its id.
+    Replaced(String),
+    /// The server does not look at it now, though it answers: why.
+    Failed(String),
 }
 
 impl Trouble {
@@ -23,6 +27,11 @@ impl Trouble {
                  encryption, and name it in its place"
             ),
             Self::NotIn(why) => format!("the account {account} is not in the room {room} ({why}): invite it there"),
+            Self::Replaced(by) => format!(
+                "the room {room} was replaced by {}: invite the account {account} there, and name that one in its place",
+                visible(by)
+            ),
+            Self::Failed(why) => format!("the homeserver cannot use the room {room} ({why}): it is tried again"),
         }
     }
 }
@@ -32,6 +41,8 @@ impl Trouble {
 pub(super) struct Rooms {
     ready: BTreeSet<String>,
     unusable: BTreeMap<String, Trouble>,
+    /// The rooms that are ready and have refused a message, with what the server says.
+    refusing: BTreeMap<String, String>,
 }
 
 impl Rooms {
@@ -44,9 +55,32 @@ impl Rooms {
         self.ready.contains(room)
     }
 
+    pub(super) fn is_encrypted(&self, room: &str) -> bool {
+        self.unusable.get(room) == Some(&Trouble::Encrypted)
+    }
+
+    /// Those to try again.
+    pub(super) fn failed(&self) -> Vec<String> {
+        let failed = self.unusable.iter().filter(|(_, trouble)| matches!(trouble, Trouble::Failed(_)));
+        failed.map(|(room, _)| room.clone()).collect()
+    }
+
+    /// Has each room looked at again before it is used: the server was not reached, and what happened there meanwhile is not known.
+    pub(super) fn suspend(&mut self) {
+        self.ready.clear();
+    }
+
+    /// Notes whether a room takes messages: `why` not. Returns whether that is new.
+    pub(super) fn set_refusing(&mut self, room: &str, why: Option<&str>) -> bool {
+        match why {
+            Some(why) => self.refusing.insert(room.to_owned(), why.to_owned()).is_none(),
+            None => self.refusing.remove(room).is_some(),
+        }
+    }
+
     /// Notes whether a room can be used. An encrypted one stays so. Returns whether that is new.
     pub(super) fn set(&mut self, room: &str, found: Result<(), Trouble>) -> bool {
-        if self.unusable.get(room) == Some(&Trouble::Encrypted) {
+        if self.is_encrypted(room) {
             return false;
         }
         match found {
@@ -63,7 +97,13 @@ impl Rooms {
 
     /// A text for each room that cannot be used.
     pub(super) fn texts(&self, account: &str) -> Vec<String> {
-        self.unusable.iter().map(|(room, trouble)| trouble.text(room, account)).collect()
+        let refusing = self.refusing.iter().filter(|(room, _)| self.is_ready(room)).map(|(room, why)| {
+            let (room, account) = (visible(room), visible(account));
+            format!(
+                "the room {room} does not take a message of the account {account} ({why}): let it send messages there"
+            )
+        });
+        self.unusable.iter().map(|(room, trouble)| trouble.text(room, account)).chain(refusing).collect()
     }
 }
 
@@ -79,5 +119,7 @@ mod tests {
         assert!(rooms.set("!a:b", Err(Trouble::Encrypted)) && !rooms.is_ready("!a:b"));
         assert!(!rooms.set("!a:b", Ok(())) && !rooms.is_ready("!a:b"));
         assert!(rooms.texts("@c:b")[0].contains("the room !a:b is encrypted"));
+        rooms.suspend();
+        assert!(rooms.is_encrypted("!a:b") && !rooms.set("!a:b", Err(Trouble::Failed("no".to_owned()))));
     }
 }

@@ -1,5 +1,5 @@
-//! The tasks that make the calls: one sends and closes messages, one receives replies, one answers them, and one looks up what was decided
-//! while no process had the channel.
+//! The tasks that make the calls: one sends and closes messages, one receives replies, one answers them, one tries rooms again that the server
+//! could not use, and one looks up what was decided while no process had the channel.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::api::{Api, CallError};
+use super::api::{Api, CallError, Scope};
 use super::config::{FILE, MatrixConfig, MatrixState};
+use super::history::History;
 use super::ledger::{Call, Found, Ledger, Offered};
 use super::message::{Contents, how_to_decide, outcome, replies};
 use super::reply::{Reply, reply};
@@ -25,6 +26,8 @@ use crate::kept::{Choice, DecideError, Kept, LedgerFile};
 
 /// The most answers that wait to be sent. Further ones are dropped: the messages show what was decided.
 const MAX_ANSWERS: usize = 256;
+/// How many pages of the history of a room are read where `/sync` has left out events.
+const MAX_PAGES: usize = 20;
 /// How often an answer is tried.
 const ANSWER_TRIES: u32 = 3;
 
@@ -64,12 +67,13 @@ impl Shared {
     pub(super) fn start(self: Arc<Self>) -> Vec<AbortHandle> {
         let (tell, told) = mpsc::channel(MAX_ANSWERS);
         let told = Arc::new(tokio::sync::Mutex::new(told));
-        let (sending, receiving, answering) = (Arc::clone(&self), Arc::clone(&self), Arc::clone(&self));
+        let [sending, receiving, answering, retrying] = [(); 4].map(|()| Arc::clone(&self));
         let kept = Arc::clone(&self.kept);
         vec![
             self.kept.keep(move || Arc::clone(&sending).send()),
             self.kept.keep(move || Arc::clone(&receiving).receive(tell.clone())),
             self.kept.keep(move || Arc::clone(&answering).answer(Arc::clone(&told))),
+            self.kept.keep(move || Arc::clone(&retrying).retry()),
             self.kept.keep(move || Arc::clone(&kept).look_up()),
         ]
     }
@@ -77,6 +81,11 @@ impl Shared {
     /// Has a question sent.
     pub(super) fn ask(&self, envelope: &Envelope) {
         self.kept.ask(|ledger| ledger.ask(envelope, || (self.config.how_to_see)(envelope)));
+    }
+
+    /// What is read.
+    fn scope(&self) -> Scope<'_> {
+        Scope { rooms: &self.config.rooms, event_type: &self.config.event_type }
     }
 
     /// Waits until a call may be made again.
@@ -118,9 +127,13 @@ impl Shared {
             Call::Send { id, room, nonce, card, offered } => {
                 let content = self.contents.asks(*id, nonce, card, *offered);
                 match self.api.send(room, &transaction(nonce, "ask"), &content).await {
-                    Ok(event) => self.kept.change(|ledger| ledger.sent(*id, room, &event, card)),
+                    Ok(event) => {
+                        self.note_refusing(room, None);
+                        self.kept.change(|ledger| ledger.sent(*id, room, &event, card));
+                    }
                     Err(error) => {
                         let error = error.of_room()?;
+                        self.note_refusing(room, Some(&error));
                         tracing::warn!(
                             room,
                             error,
@@ -153,6 +166,7 @@ impl Shared {
         let mut delays = self.kept.delays();
         loop {
             let Err(error) = self.follow(&tell, &mut delays).await;
+            self.rooms.lock().suspend();
             self.unreachable(&error);
             self.wait(&error, &mut delays).await;
         }
@@ -167,9 +181,7 @@ impl Shared {
         let account = self.api.account().await?;
         self.kept.change(|ledger| ledger.set_account(&account));
         if self.kept.ledger().since.is_none() {
-            // What was written before is no answer to a question of this channel.
-            let synced = self.api.begin(&self.config.event_type).await?;
-            self.continue_at(synced.next);
+            self.begin(&account, tell).await?;
         }
         for room in &self.config.rooms {
             self.enter(room).await?;
@@ -177,7 +189,7 @@ impl Shared {
         loop {
             self.reached(&account);
             let Some(since) = self.kept.ledger().since.clone() else { return Err(lost_place()) };
-            let synced = match self.api.sync(&since, self.config.poll, &self.config.event_type).await {
+            let synced = match self.api.sync(&since, self.config.poll, self.scope()).await {
                 // The server no longer knows the place; it is asked for a new one.
                 Err(CallError::Refused { status: 400, .. }) => {
                     self.kept.change(|ledger| ledger.since = None);
@@ -185,7 +197,7 @@ impl Shared {
                 }
                 synced => synced?,
             };
-            self.take(&synced, &account, tell).await?;
+            self.take(&synced, &since, &account, tell).await?;
             let is_repeated = synced.next == since;
             self.continue_at(synced.next.clone());
             self.kept.save().await;
@@ -201,18 +213,56 @@ impl Shared {
         }
     }
 
+    /// Begins where the server is. What was written before is no answer to a question of this channel, except where questions are open:
+    /// the place where it was is lost.
+    async fn begin(self: &Arc<Self>, account: &str, tell: &mpsc::Sender<Told>) -> Result<(), CallError> {
+        let synced = self.api.begin(self.scope()).await?;
+        for room in synced.joined.iter().filter(|room| self.config.rooms.contains(&room.id)) {
+            if self.kept.ledger().is_open_in(&room.id) {
+                self.take_room(room, None, account, tell).await?;
+            }
+        }
+        self.continue_at(synced.next);
+        Ok(())
+    }
+
+    /// Tries the rooms again that the server could not use.
+    async fn retry(self: Arc<Self>) {
+        loop {
+            sleep(self.config.delays[1]).await;
+            let failed = self.rooms.lock().failed();
+            for room in failed {
+                if let Err(error) = self.enter(&room).await {
+                    tracing::debug!(room, %error, "a room of Matrix cannot be tried again yet");
+                }
+            }
+        }
+    }
+
     fn continue_at(&self, next: String) {
         self.kept.change(|ledger| ledger.since = Some(next));
     }
 
     /// Joins a room, and looks whether it can be used.
     async fn enter(&self, room: &str) -> Result<(), CallError> {
-        let found = match self.api.join(room).await? {
-            Ok(()) => self.api.look(room).await?,
-            Err(trouble) => Err(trouble),
+        let found = match self.looked(room).await {
+            Err(error @ CallError::Wait(_)) => return Err(error),
+            Err(error) => {
+                // Where the server answers otherwise, only this room is not used.
+                self.api.account().await?;
+                Err(Trouble::Failed(error.to_string()))
+            }
+            Ok(found) => found,
         };
         self.note(room, found);
         Ok(())
+    }
+
+    async fn looked(&self, room: &str) -> Result<Result<(), Trouble>, CallError> {
+        match self.api.join(room).await? {
+            Ok(()) => self.api.look(room).await,
+            Err(trouble) => Ok(Err(trouble)),
+        }
     }
 
     /// Notes whether a room can be used.
@@ -228,14 +278,34 @@ impl Shared {
             };
             tracing::warn!(why = trouble.text(room, &account), "nobody is asked in a room of Matrix");
         }
+        self.report_rooms();
         // What was asked meanwhile is sent there.
-        self.kept.change(|_| ());
+        self.kept.change(|ledger| ledger.retry(room));
+    }
+
+    /// Notes whether a room takes messages: `why` not.
+    fn note_refusing(&self, room: &str, why: Option<&str>) {
+        if self.rooms.lock().set_refusing(room, why) {
+            self.report_rooms();
+        }
+    }
+
+    /// Reports the rooms that cannot be used, where the server is reached.
+    fn report_rooms(&self) {
+        self.state.send_if_modified(|state| match state {
+            MatrixState::Reached { account, unusable } => {
+                *unusable = self.rooms.lock().texts(account);
+                true
+            }
+            MatrixState::Starting | MatrixState::Unreachable { .. } => false,
+        });
     }
 
     /// Handles what is new.
     async fn take(
         self: &Arc<Self>,
         synced: &Synced,
+        since: &str,
         account: &str,
         tell: &mpsc::Sender<Told>,
     ) -> Result<(), CallError> {
@@ -247,7 +317,7 @@ impl Shared {
             self.enter(room).await?;
         }
         for room in synced.joined.iter().filter(|room| self.config.rooms.contains(&room.id)) {
-            self.take_room(room, account, tell).await?;
+            self.take_room(room, Some(since), account, tell).await?;
         }
         Ok(())
     }
@@ -255,25 +325,77 @@ impl Shared {
     async fn take_room(
         self: &Arc<Self>,
         room: &Room,
+        since: Option<&str>,
         account: &str,
         tell: &mpsc::Sender<Told>,
     ) -> Result<(), CallError> {
         if room.is_encrypted {
             self.note(&room.id, Err(Trouble::Encrypted));
-        } else if !self.rooms.lock().is_ready(&room.id) {
+        } else if room.is_replaced || !self.rooms.lock().is_ready(&room.id) {
             self.enter(&room.id).await?;
         }
-        let (events, is_cut) = room.since_joined(account);
-        if is_cut {
-            tracing::warn!(
-                room = room.id,
-                "the homeserver left out messages of a room: replies among them decide nothing"
-            );
+        if self.rooms.lock().is_encrypted(&room.id) {
+            return Ok(());
         }
+        if room.has_other_powers {
+            self.kept.change(|ledger| ledger.retry(&room.id));
+        }
+        let (events, is_cut) = room.since_joined(account);
+        let is_whole = if is_cut { self.take_missing(room, since, account, tell).await? } else { true };
         for event in events {
             self.handle(&room.id, event, account, tell).await;
         }
+        if !is_whole {
+            tracing::warn!(room = room.id, "messages of a room are missing: replies among them decide nothing");
+            self.kept.change(|ledger| ledger.remind_in(&room.id));
+        }
         Ok(())
+    }
+
+    /// Handles the events that the server has left out; whether those are all that are of use.
+    async fn take_missing(
+        self: &Arc<Self>,
+        room: &Room,
+        since: Option<&str>,
+        account: &str,
+        tell: &mpsc::Sender<Told>,
+    ) -> Result<bool, CallError> {
+        if !self.kept.ledger().is_open_in(&room.id) {
+            return Ok(true);
+        }
+        let history = self.history(room, since, account).await?;
+        let is_whole = history.is_whole();
+        for event in history.into_events() {
+            self.handle(&room.id, &event, account, tell).await;
+        }
+        Ok(is_whole)
+    }
+
+    /// Reads what was left out of a room since a place, or since its open questions were asked.
+    async fn history(&self, room: &Room, since: Option<&str>, account: &str) -> Result<History, CallError> {
+        let mut history = History::new(self.kept.ledger().shown_in(&room.id));
+        let mut before = room.before.clone();
+        for _ in 0..MAX_PAGES {
+            let Some(place) = before.take() else { break };
+            let page = match self.api.page(&room.id, (&place, since), self.scope()).await {
+                Err(error @ CallError::Wait(_)) => return Err(error),
+                Err(error) => {
+                    self.api.account().await?;
+                    tracing::debug!(room = room.id, %error, "the history of a room cannot be read");
+                    break;
+                }
+                Ok(page) => page,
+            };
+            history.take(page.events, account, &self.config.event_type);
+            if page.before.is_none() {
+                history.end();
+            }
+            if history.is_whole() {
+                break;
+            }
+            before = page.before.filter(|before| *before != place);
+        }
+        Ok(history)
     }
 
     fn reached(&self, account: &str) {
@@ -304,7 +426,7 @@ impl Shared {
 
     async fn handle(self: &Arc<Self>, room: &str, event: &Event, account: &str, tell: &mpsc::Sender<Told>) {
         if event.sender == account {
-            if let Some(nonce) = event.content[&*self.contents.event_type]["nonce"].as_str() {
+            if let Some(nonce) = event.content()[&*self.contents.event_type]["nonce"].as_str() {
                 self.kept.change(|ledger| ledger.seen(nonce, room, &event.id));
             }
             return;
@@ -384,6 +506,9 @@ impl Shared {
     async fn answer(self: Arc<Self>, told: Arc<tokio::sync::Mutex<mpsc::Receiver<Told>>>) {
         // This task alone takes it.
         while let Some(Told { room, to, text }) = told.lock().await.recv().await {
+            if self.rooms.lock().is_encrypted(&room) {
+                continue;
+            }
             let (mut delays, content): (_, Value) = (self.kept.delays(), replies(&to, &text));
             for _ in 0..ANSWER_TRIES {
                 match self.api.send(&room, &transaction(&to, "answer"), &content).await {

@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use callboard_channels::matrix::MatrixChannel;
+use callboard_channels::matrix::{MatrixChannel, MatrixState};
 use serde_json::{Value, json};
 
-use crate::fake::{ANN, BOB, BOT, DATA, EVE, Message, ROOM, Server};
+use crate::fake::{ANN, BOB, BOT, DATA, EVE, Failing, Message, ROOM, Served, Server};
 use crate::team::{Team, config};
 
 const ANSWER: &str = "com.aiagentchat.request.answer";
@@ -73,6 +73,10 @@ async fn what_is_no_reply_to_the_card_or_has_other_data_changes_nothing() {
     );
     sends("m.reaction", json!({ "m.relates_to": { "rel_type": "m.annotation", "event_id": one.event, "key": "👍" } }));
     sends("m.room.redaction", json!({ "redacts": one.event }));
+    // A part of the state of the room.
+    let content = reply(&one, "approve", json!({}));
+    let state = json!({ "type": "m.room.message", "state_key": "", "sender": ANN, "content": content });
+    team.server.change(|served| served.add(ROOM, state));
     for content in [
         json!([]),
         json!(7),
@@ -158,21 +162,146 @@ async fn what_was_written_before_the_account_has_joined_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_lost_the_place_has_old_messages_decide_nothing() {
-    let server = Server::start();
-    server.change(|served| served.join(ROOM));
-    let team = Team::on(server, |config| config).await;
+async fn an_event_that_cannot_be_read_holds_up_no_other() {
+    let team = Team::start().await;
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    team.server.sends(EVE, ROOM, "m.room.message", json!({ "msgtype": "m.text", "body": deep }));
+    team.server.answer(ANN, &message, "approve").await;
+    assert!(team.decision(&asked).await.unwrap().approved);
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn other_rooms_of_the_account_hold_up_nothing() {
+    let team = Team::start().await;
+    team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    // An answer with it has more bytes than are read.
+    team.server.change(|served| served.join("!other:example.org"));
+    team.server.sends(EVE, "!other:example.org", "m.room.message", json!({ "body": "a".repeat(65 << 20) }));
+    team.server.answer(ANN, &message, "approve").await;
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn nothing_is_read_or_written_in_a_room_after_it_was_encrypted() {
+    let team = Team::start().await;
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    team.server.encrypts(ROOM);
+    let replies = [team.server.replies(ANN, &message, "approve"), team.server.replies(EVE, &message, "approve")];
+    team.server.received().await;
+    let later = team.server.replies(ANN, &message, "approve");
+    team.server.received().await;
+    assert_eq!(team.decision(&asked).await, None);
+    let calls = team.server.state.lock().calls["send"];
+    assert_eq!(calls, 1, "only the message that asks was sent");
+    for event in replies.iter().chain([&later]) {
+        assert!(!team.server.state.lock().told.contains_key(event));
+    }
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_room_that_is_encrypted_while_the_server_is_not_reached_gets_no_message() {
+    let team = Team::start().await;
+    team.state(|state| matches!(state, MatrixState::Reached { .. })).await;
+    team.server.change(|served| served.failing = Failing::OnlySends);
+    team.state(|state| matches!(state, MatrixState::Unreachable { .. })).await;
+    team.server.encrypts(ROOM);
+    team.ask("order 1", json!({})).await;
+    let before = team.server.state.lock().calls["account"];
+    team.server.found(|served| (served.calls["account"] > before + 5).then_some(())).await;
+    team.server.change(|served| served.failing = Failing::No);
+    team.state(|state| matches!(state, MatrixState::Reached { unusable, .. } if unusable.len() == 1)).await;
+    assert_eq!(team.server.state.lock().calls.get("send"), None);
+    team.board.shutdown().await;
+}
+
+/// Adds a reply and this many other messages at once, so that one answer of the server has them.
+fn buries(served: &mut Served, to: &Message, text: &str, others: usize) -> String {
+    let event = |content: Value| json!({ "type": "m.room.message", "sender": ANN, "content": content });
+    let reply = served.add(ROOM, event(reply(to, text, json!({}))));
+    for _ in 0..others {
+        served.add(ROOM, event(json!({ "msgtype": "m.text", "body": "approve" })));
+    }
+    reply
+}
+
+#[tokio::test]
+async fn replies_that_the_server_leaves_out_are_read_from_the_history() {
+    let team = Team::start().await;
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    let reply = team.server.change(|served| buries(served, &message, "approve", 250));
+    assert!(team.server.told(&reply).await.starts_with("approved by ann"));
+    assert!(team.decision(&asked).await.unwrap().approved);
+    assert_eq!(team.server.state.lock().calls["messages"], 3);
+    // Where nothing is open, nothing is looked for.
+    let reply = team.server.change(|served| buries(served, &message, "approve", 250));
+    team.server.received().await;
+    let served = team.server.change(|served| (served.calls["messages"], served.told.contains_key(&reply)));
+    assert_eq!(served, (3, false));
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn people_are_reminded_where_replies_may_be_lost() {
+    let team = Team::start().await;
+    team.server.change(|served| served.hides_history = true);
+    let (_, asked) = team.ask("order 1", json!({})).await;
+    let message = team.server.open("order 1").await;
+    team.server.change(|served| buries(served, &message, "approve", 50));
+    assert_eq!(team.server.told(&message.event).await, "This still waits for a decision.");
+    assert_eq!(team.decision(&asked).await, None);
+    team.server.answer(ANN, &message, "deny").await;
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_left_out_and_was_written_before_the_account_has_joined_decides_nothing() {
+    let team = Team::start().await;
     let (_, asked) = team.ask("order 1", json!({})).await;
     let message = team.server.open("order 1").await;
     team.server.received().await;
-    team.server.change(|served| served.forgets = true);
+    let later = team.server.change(|served| {
+        served.joined.remove(ROOM);
+        buries(served, &message, "approve", 0);
+        served.join(ROOM);
+        buries(served, &message, "is that not too much?", 60)
+    });
+    assert!(team.server.told(&later).await.starts_with("Nothing was decided."));
+    assert_eq!(team.decision(&asked).await, None);
+    team.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn replies_count_that_were_written_while_the_server_has_lost_the_place() {
+    let server = Server::start();
+    server.change(|served| served.join(ROOM));
+    let team = Team::on(server, |config| config).await;
+    let (_, first) = team.ask("order 1", json!({})).await;
+    let (_, second) = team.ask("order 2", json!({})).await;
+    let (one, two) = (team.server.open("order 1").await, team.server.open("order 2").await);
+    let refused = team.server.replies(EVE, &one, "approve");
+    team.server.told(&refused).await;
+    team.server.received().await;
+    let reply = team.server.change(|served| {
+        served.forgets = true;
+        buries(served, &one, "approve", 150)
+    });
+    assert!(team.server.told(&reply).await.starts_with("approved by ann"));
     let before = team.server.state.lock().calls["account"];
     team.server.found(|served| (served.calls["account"] > before + 1).then_some(())).await;
     team.server.change(|served| served.forgets = false);
     // From here on it knows a place again.
     team.server.received().await;
-    team.server.answer(ANN, &message, "deny").await;
-    assert!(!team.decision(&asked).await.unwrap().approved);
+    team.server.answer(ANN, &two, "deny").await;
+    assert!(team.decision(&first).await.unwrap().approved && !team.decision(&second).await.unwrap().approved);
+    let told = |event: &str| team.server.state.lock().told[event].len();
+    assert_eq!([told(&refused), told(&reply)], [1, 1]);
     team.board.shutdown().await;
 }
 

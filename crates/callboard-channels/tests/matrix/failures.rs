@@ -24,6 +24,9 @@ async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {
         (Failing::With(418), "it refuses with 418: M_UNKNOWN: cannot do it for [the token]"),
         (Failing::Garbage, "the answer (status 200) is none of a homeserver of Matrix"),
         (Failing::TooMany, "too many calls; the next one in 1000 ms"),
+        (Failing::Redirects, "the answer (status 307) is none of a homeserver of Matrix"),
+        (Failing::Endless, "its answer has more than 1048576 bytes"),
+        (Failing::NamesToken, "the answer (status 200) is none of a homeserver of Matrix"),
     ] {
         let before: u32 = team.server.state.lock().calls.values().sum();
         team.server.change(|served| served.failing = failing);
@@ -60,6 +63,7 @@ async fn no_failure_shows_the_token_and_afterwards_everything_is_sent() {
     for text in shown.iter().chain([&logs.text(), &kept]) {
         assert!(!text.contains(CANARY), "{text}");
     }
+    assert_eq!(team.server.state.lock().calls.get("elsewhere"), None, "it was led elsewhere, with the token");
     assert!(logs.text().contains("Matrix is not reached; it is tried again"), "the logs are those of the channel");
 }
 

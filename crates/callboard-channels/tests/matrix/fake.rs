@@ -3,14 +3,18 @@
 //! It runs on a thread with a runtime of its own: it outlives the processes of a test.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
+use futures::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -24,6 +28,9 @@ pub(crate) const EVE: &str = "@eve:example.org";
 pub(crate) const ROOM: &str = "!approvals:example.org";
 /// The field of messages with their data.
 pub(crate) const DATA: &str = "com.aiagentchat.request";
+
+/// How long a test waits for what has to come. What is slow comes far sooner, and a test that waits in vain says for what.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// How the server fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +47,14 @@ pub(crate) enum Failing {
     Silent,
     /// It does what it is asked for, and then fails.
     LosesAnswers,
+    /// It takes messages, and nothing else works.
+    OnlySends,
+    /// It leads elsewhere.
+    Redirects,
+    /// Its answers have no end.
+    Endless,
+    /// It says that the account is named as the token is.
+    NamesToken,
 }
 
 /// A message of the channel that asks, as it is now.
@@ -81,6 +96,14 @@ pub(crate) struct Served {
     pub(crate) invited: BTreeSet<String>,
     pub(crate) left: BTreeSet<String>,
     encrypted: BTreeSet<String>,
+    /// What has replaced a room.
+    replaced: BTreeMap<String, String>,
+    /// The rooms that cannot be joined, because the server fails.
+    pub(crate) broken: BTreeSet<String>,
+    /// The rooms in which the account may not send.
+    muted: BTreeSet<String>,
+    /// The history of rooms cannot be read.
+    pub(crate) hides_history: bool,
     pub(crate) failing: Failing,
     /// How often each call was made.
     pub(crate) calls: BTreeMap<String, u32>,
@@ -127,8 +150,13 @@ impl Server {
         changed
     }
 
-    /// Waits until there is something.
-    pub(crate) async fn found<T>(&self, mut find: impl FnMut(&Served) -> Option<T>) -> T {
+    /// Waits until there is something, and fails with what is there if it does not come.
+    pub(crate) async fn found<T>(&self, find: impl FnMut(&Served) -> Option<T>) -> T {
+        let found = tokio::time::timeout(LIMIT, self.until(find)).await;
+        found.unwrap_or_else(|_| panic!("it did not come in {LIMIT:?}: {}", self.state.lock().text()))
+    }
+
+    async fn until<T>(&self, mut find: impl FnMut(&Served) -> Option<T>) -> T {
         let mut changes = self.changes();
         loop {
             if let Some(found) = find(&self.state.lock()) {
@@ -185,8 +213,27 @@ impl Server {
     pub(crate) fn encrypts(&self, room: &str) {
         self.change(|served| {
             served.encrypted.insert(room.to_owned());
-            let content = json!({ "algorithm": "m.megolm.v1.aes-sha2" });
-            served.add(room, json!({ "type": "m.room.encryption", "state_key": "", "sender": ANN, "content": content }))
+            served.set(room, "m.room.encryption", json!({ "algorithm": "m.megolm.v1.aes-sha2" }));
+        });
+    }
+
+    /// Replaces the room by another one.
+    pub(crate) fn replaces(&self, room: &str, by: &str) {
+        self.change(|served| {
+            served.replaced.insert(room.to_owned(), by.to_owned());
+            served.set(room, "m.room.tombstone", json!({ "body": "it was upgraded", "replacement_room": by }));
+        });
+    }
+
+    /// Says whether the account may send messages to the room.
+    pub(crate) fn mutes(&self, room: &str, is_muted: bool) {
+        self.change(|served| {
+            if is_muted {
+                served.muted.insert(room.to_owned())
+            } else {
+                served.muted.remove(room)
+            };
+            served.set(room, "m.room.power_levels", json!({ "events_default": 50 * u8::from(is_muted) }));
         });
     }
 }
@@ -198,6 +245,19 @@ impl Served {
         event["event_id"] = json!(id);
         self.log.push((room.to_owned(), event));
         id
+    }
+
+    /// Sets a part of the state of a room.
+    fn set(&mut self, room: &str, kind: &str, content: Value) {
+        self.add(room, json!({ "type": kind, "state_key": "", "sender": ANN, "content": content }));
+    }
+
+    /// What is there, for the message of a test that fails.
+    fn text(&self) -> String {
+        let Self { messages, told, calls, failing, .. } = self;
+        let messages: Vec<_> =
+            messages.iter().map(|message| (&message.event, &message.text, message.is_open())).collect();
+        format!("failing {failing:?}, calls {calls:?}, told {told:#?}, messages {messages:#?}")
     }
 
     pub(crate) fn join(&mut self, room: &str) {
@@ -231,18 +291,61 @@ impl Served {
         event
     }
 
-    /// What is new in the rooms since then.
-    fn news(&self, since: usize) -> Value {
+    /// The events of a room in a part of the log, with their positions there: those that a filter has.
+    fn events(&self, room: &str, part: Range<usize>, types: &Value) -> Vec<(usize, &Value)> {
+        // A server may ignore it for what people write, and the channel reads no other states.
+        let is_listed =
+            |event: &Value| event.get("state_key").is_none_or(|_| types.as_array().unwrap().contains(&event["type"]));
+        let events = self.log.iter().enumerate().take(part.end).skip(part.start);
+        let events = events.filter(|(_, (of, event))| of == room && is_listed(event));
+        events.map(|(position, (_, event))| (position, event)).collect()
+    }
+
+    /// What is new in the rooms since then: of each as many events as the filter has.
+    fn news(&self, since: usize, filter: &Value) -> Value {
         let since = if self.repeats { 0 } else { since };
-        let mut joined = serde_json::Map::new();
-        for (room, event) in self.log.iter().skip(since).filter(|(room, _)| self.joined.contains(room)) {
-            let room = joined.entry(room).or_insert_with(|| json!({ "timeline": { "events": [] } }));
-            room["timeline"]["events"].as_array_mut().unwrap().push(event.clone());
+        let (mut joined, filter) = (serde_json::Map::new(), &filter["room"]);
+        let wanted = filter["rooms"].as_array();
+        for room in self.joined.iter().filter(|room| wanted.is_none_or(|wanted| wanted.contains(&json!(room)))) {
+            let new = self.events(room, since..self.log.len(), &filter["timeline"]["types"]);
+            let most = usize::try_from(filter["timeline"]["limit"].as_u64().unwrap()).unwrap();
+            let cut = if self.repeats { 0 } else { new.len().saturating_sub(most) };
+            let Some((first, _)) = new.get(cut) else { continue };
+            let events: Vec<_> = new[cut..].iter().map(|(_, event)| event).collect();
+            let timeline = json!({ "events": events, "limited": cut > 0, "prev_batch": format!("t{first}") });
+            joined.insert(room.clone(), json!({ "timeline": timeline }));
         }
         let rooms =
             |ids: &BTreeSet<String>| ids.iter().map(|id| (id.clone(), json!({}))).collect::<serde_json::Map<_, _>>();
         json!({ "join": joined, "invite": rooms(&self.invited), "leave": rooms(&self.left) })
     }
+
+    /// The history of a room, the newest event first.
+    fn history(&self, room: &str, query: &str) -> Value {
+        let position = |name: &str| value(query, name).map(|place| place[1..].parse::<usize>().unwrap());
+        let filter: Value = serde_json::from_str(&value(query, "filter").unwrap()).unwrap();
+        let most: usize = value(query, "limit").unwrap().parse().unwrap();
+        let (end, start) = (position("from").unwrap(), position("to").unwrap_or_default());
+        let events = self.events(room, start..end, &filter["types"]);
+        let rest = events.len().saturating_sub(most);
+        let mut page = json!({ "chunk": events[rest..].iter().rev().map(|(_, event)| event).collect::<Vec<_>>() });
+        if rest > 0 {
+            page["end"] = json!(format!("t{}", events[rest].0));
+        }
+        page
+    }
+}
+
+/// A value of a query.
+fn value(query: &str, name: &str) -> Option<String> {
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    let mut parts = value.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    Some(String::from_utf8(bytes).unwrap())
 }
 
 fn refused(status: u16, code: &str, text: &str) -> Response {
@@ -273,8 +376,19 @@ async fn call(
         }
         Failing::Garbage => return (StatusCode::OK, format!("<html>{TOKEN}")).into_response(),
         Failing::Silent => {
-            server.found(|served| (served.failing != Failing::Silent).then_some(())).await;
+            server.until(|served| (served.failing != Failing::Silent).then_some(())).await;
             return refused(502, "M_UNKNOWN", "it was silent");
+        }
+        Failing::OnlySends if name == "send" => {}
+        Failing::OnlySends => return refused(502, "M_UNKNOWN", "it only sends"),
+        Failing::Redirects => {
+            return (StatusCode::TEMPORARY_REDIRECT, [("location", "/_matrix/client/v3/elsewhere")]).into_response();
+        }
+        Failing::Endless => {
+            return Body::from_stream(stream::repeat(Ok::<_, Infallible>(vec![b' '; 1 << 16]))).into_response();
+        }
+        Failing::NamesToken => {
+            return json!({ "user_id": format!("@{TOKEN}:example.org") }).to_string().into_response();
         }
     }
     assert!(!uri.to_string().contains(TOKEN), "the token is in an address: {uri}");
@@ -287,6 +401,9 @@ async fn call(
         ("GET", ["account", "whoami"]) => json!({ "user_id": BOT }),
         ("GET", ["sync"]) => return sync(&server, uri.query().unwrap()).await,
         ("POST", ["rooms", room, "join"]) => {
+            if server.state.lock().broken.contains(*room) {
+                return refused(502, "M_UNKNOWN", "no other server of it answers");
+            }
             if !is_joined(room) && !server.state.lock().invited.contains(*room) {
                 return refused(403, "M_FORBIDDEN", "you are not invited");
             }
@@ -298,6 +415,17 @@ async fn call(
                 return refused(404, "M_NOT_FOUND", "no such event");
             }
             json!({ "algorithm": "m.megolm.v1.aes-sha2" })
+        }
+        ("GET", ["rooms", room, "state", "m.room.tombstone", ""]) if is_joined(room) => {
+            let replaced = server.state.lock().replaced.get(*room).cloned();
+            let Some(by) = replaced else { return refused(404, "M_NOT_FOUND", "no such event") };
+            json!({ "body": "it was upgraded", "replacement_room": by })
+        }
+        ("GET", ["rooms", room, "messages"]) if is_joined(room) && !server.state.lock().hides_history => {
+            server.state.lock().history(room, uri.query().unwrap())
+        }
+        ("PUT", ["rooms", room, ..]) if server.state.lock().muted.contains(*room) => {
+            return refused(403, "M_FORBIDDEN", "you may not send");
         }
         ("PUT", ["rooms", room, "send", "m.room.message", transaction]) if is_joined(room) => {
             assert!(body.len() < 60_000, "{} bytes are too many for an event", body.len());
@@ -314,21 +442,21 @@ async fn call(
 
 /// Waits for events, as long as the caller wants.
 async fn sync(server: &Server, query: &str) -> Response {
-    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-    let since = value("since").map(|since| since.strip_prefix('s').unwrap().parse::<usize>().unwrap());
+    let filter: Value = serde_json::from_str(&value(query, "filter").unwrap()).unwrap();
+    let since = value(query, "since").map(|since| since.strip_prefix('s').unwrap().parse::<usize>().unwrap());
     server.change(|served| served.handled = served.handled.max(since.unwrap_or_default()));
-    if since.is_some() && server.state.lock().forgets {
-        return refused(400, "M_UNKNOWN", "no such place");
-    }
-    let wait = Duration::from_millis(value("timeout").unwrap().parse().unwrap());
+    let wait = Duration::from_millis(value(query, "timeout").unwrap().parse().unwrap());
     let is_new = |served: &Served| {
         let (joined, invited) = (served.log.len() > since.unwrap_or_default(), !served.invited.is_empty());
         joined || invited || served.repeats || served.forgets || served.failing != Failing::No
     };
-    let news = server.found(|served| is_new(served).then_some(()));
+    let news = server.until(|served| is_new(served).then_some(()));
     let _ = tokio::time::timeout(wait, news).await;
     let served = server.state.lock();
-    json!({ "next_batch": format!("s{}", served.log.len()), "rooms": served.news(since.unwrap_or_default()) })
+    if since.is_some() && served.forgets {
+        return refused(400, "M_UNKNOWN", "no such place");
+    }
+    json!({ "next_batch": format!("s{}", served.log.len()), "rooms": served.news(since.unwrap_or_default(), &filter) })
         .to_string()
         .into_response()
 }

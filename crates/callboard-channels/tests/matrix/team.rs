@@ -12,7 +12,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use crate::fake::{ANN, BOB, ROOM, Server, TOKEN};
+use crate::fake::{ANN, BOB, LIMIT, ROOM, Server, TOKEN};
 
 /// The settings of two people, with delays as short as tests need them.
 pub(crate) fn config(server: &Server, folder: &Path) -> MatrixConfig {
@@ -75,6 +75,8 @@ impl Team {
 
     /// Waits until the state is as wanted.
     pub(crate) async fn state(&self, is_wanted: impl FnMut(&MatrixState) -> bool) -> MatrixState {
-        self.state.clone().wait_for(is_wanted).await.unwrap().clone()
+        let mut state = self.state.clone();
+        let wanted = tokio::time::timeout(LIMIT, state.wait_for(is_wanted)).await.map(|state| state.unwrap().clone());
+        wanted.unwrap_or_else(|_| panic!("the state was not as wanted in {LIMIT:?}: {:?}", self.state.borrow()))
     }
 }
