@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use callboard::actors::approvals::Card;
-use callboard::messages::{ActionKind, AgentName, Envelope, Interrupt, Pending, Question, Rationale, visible_lines};
+use callboard::messages::{
+    ActionKind, AgentName, Envelope, Interrupt, Pending, Question, Rationale, Timestamp, visible_lines,
+};
 use callboard_text::{disguised, exact};
 use maud::{Markup, html};
 
@@ -88,7 +90,7 @@ pub(super) async fn overview(context: &Context, caller: &Caller, query: Option<&
         (kinds(&counts, &filter))
         ol.items #items aria-labelledby="waiting" data-cut[page.next.is_some()] {
             @for item in &page.items {
-                (row(item, gathered.pending_of(item), refusal.is_none(), &mut left))
+                (row(item, gathered.pending_of(item), (refusal.is_none(), context.now()), &mut left))
             }
         }
         @if refusal.is_none() && may_decide { (batch()) (forms()) }
@@ -252,7 +254,7 @@ fn shortened(text: &str, most: usize) -> Shortened<'_> {
 }
 
 /// An item as a row; `wait` is what its run waits for, if it does. `left` is how many bytes the texts of all rows may have yet.
-fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) -> Markup {
+fn row(item: &Item, wait: Option<&Pending>, (may_decide, now): (bool, Timestamp), left: &mut usize) -> Markup {
     let id = item.id.to_string();
     let text = wait.and_then(text_of);
     let text = text.as_deref().map(|text| shortened(text, MAX_TEXT.min(*left).max(MIN_TEXT)));
@@ -301,7 +303,7 @@ fn row(item: &Item, wait: Option<&Pending>, may_decide: bool, left: &mut usize) 
                     None => div { dt { "Meanwhile" } dd { (item.otherwise) } },
                 }
             }
-            @if let Some(deciding) = &item.deciding { (deciders(deciding)) }
+            @if let Some(deciding) = &item.deciding { (deciders(deciding, now)) }
             @if let Some(why) = item.may_not.as_ref().filter(|_| may_decide && item.deciding.is_some()) {
                 p.hint.standing { "You do not decide this: " (word(why, MAX_WORD)) }
             }
@@ -373,14 +375,14 @@ fn notes(envelope: &Envelope, left: &mut usize) -> Markup {
 }
 
 /// Who decides, who has approved, and how many are missing.
-fn deciders(deciding: &Deciding) -> Markup {
+fn deciders(deciding: &Deciding, now: Timestamp) -> Markup {
     let Deciding { deciders, escalates, approved, missing, edited_by } = deciding;
     html! {
         p.deciders {
             "Decided by " (word(deciders, MAX_WORD))
             @for vote in approved { " · approved by " b { bdi { (word(&vote.by, MAX_WORD)) } } " " (shown_time(vote.at)) }
             @if !approved.is_empty() { " · " (missing) " more " @if *missing == 1 { "has" } @else { "have" } " to approve" }
-            @if let Some((at, group)) = escalates { " · also by " (word(group, MAX_WORD)) " from " (shown_time(*at)) }
+            @if let Some((at, group)) = escalates { " · also by " (word(group, MAX_WORD)) @if *at <= now { " since " } @else { " from " } (shown_time(*at)) }
             @if let Some(editor) = edited_by { " · changed to this by " b { bdi { (word(editor, MAX_WORD)) } } }
         }
     }
@@ -435,7 +437,11 @@ fn what(wait: &Pending) -> Markup {
         Pending::Approval(envelope) => {
             let action = &envelope.action;
             html! {
-                (name(envelope.agent.as_str())) " wants to " code { bdi { (word(&action.action, MAX_WORD)) } }
+                @match &envelope.edited_by {
+                    Some(editor) => { (name(&editor.by)) " has changed what " (name(envelope.agent.as_str())) " wants to do: " }
+                    None => { (name(envelope.agent.as_str())) " wants to " }
+                }
+                code { bdi { (word(&action.action, MAX_WORD)) } }
                 @if !action.target.is_empty() { " " code { bdi { (word(&action.target, MAX_WORD)) } } }
             }
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use callboard::Builder;
 use callboard::actors::PolicyQuestion;
-use callboard::messages::{Action, Backoff, Consent, Deciders, Groups, Pending, Schema};
+use callboard::messages::{Action, Backoff, Consent, Deciders, Groups, Pending, Response, Schema};
 use callboard::prelude::*;
 use callboard_server::{PagesAt, Scope, TokenSpec};
 use serde_json::{Value, json};
@@ -154,6 +154,21 @@ async fn an_open_run_says_why_it_waits_and_can_be_cancelled_and_a_failed_one_tri
         ["Waits for an answer", "<bdi>asks: who?</bdi>", &format!("href=\"/?run={}#question:", run.id()), "/cancel"]
     {
         assert!(page.contains(part), "{part} is not in {page}");
+    }
+    let other = pages.board.submit(Task::new("y").to("asker")).await.unwrap();
+    let question = other.next_pending().await.unwrap().unwrap();
+    pages.board.people().answer(&question, Response::Value(HOSTILE.into()), "ann").await.unwrap();
+    other.result().await.unwrap();
+    let (_, answered) = text(&pages, &browser, &format!("/runs/{}", other.id())).await;
+    for part in [
+        "Questions to people",
+        "<bdi>who?</bdi>",
+        ">answered</span>",
+        "Answered by <bdi>ann</bdi>",
+        "&lt;script&gt;",
+        "\\u{202e}",
+    ] {
+        assert!(answered.contains(part), "{part} is not in {answered}");
     }
     let cancel = format!("/v1/delegations/{}/cancel", run.id());
     let answer = pages.post(&browser, &cancel, &json!({ "reason": "enough" })).await;

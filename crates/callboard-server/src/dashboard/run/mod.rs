@@ -1,6 +1,6 @@
 //! The page of a run: what it is about, why it waits, its turns in time, and its events.
 //!
-//! `story` has what the events tell about the turns, `consents` what people were asked to allow, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
+//! `story` has what the events tell about the turns, `consents` what people were asked to allow, `questions` what else they were asked, `query` which of them a page has, `view` the parts of the page, `timeline` the rows of
 //! turns, and `live` when they are read again. `turn` is the page of a turn, `moment` that of the run at one of its events, and `nodes` that of the nodes of its workflow; they are made from
 //! the run's journal, which `replayed` replays. Each part of a page has a bound, however long a run is.
 
@@ -9,6 +9,7 @@ mod live;
 pub(super) mod moment;
 pub(super) mod nodes;
 mod query;
+mod questions;
 mod replayed;
 pub(super) mod state;
 mod story;

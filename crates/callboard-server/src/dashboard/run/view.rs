@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::consents::Consents;
 use super::query::{Asked, KINDS, is_failure};
+use super::questions::Questions;
 use super::state::badge;
 use super::story::{End, Story, TurnRow};
 use super::texts::{line, lines, short, shown_time, span, tokens};
@@ -43,6 +44,7 @@ pub(super) fn parts(seen: &Seen<'_>, asked: &Asked) -> Markup {
         section #run-waits data-swap { (waits(seen, &story)) }
         section #run-actions data-swap { @if seen.may_change { (actions(seen, &story)) } }
         section #run-consents data-swap { (seen.consents.shown()) }
+        section #run-questions data-swap { (Questions::of(seen.history).shown(seen.run.id())) }
         section #run-drawing data-swap { (drawing(seen)) }
         section #run-turns data-swap { (turns(seen, &story, asked)) }
         section #run-filter { (filter(seen.run.id(), asked)) }
