@@ -14,7 +14,7 @@ use callboard::env::Env;
 use callboard::messages::{Message, Timestamp, visible};
 use callboard_agents::tools::ShellExec;
 use callboard_agents::{ModelChoice, ModelEntry, ModelRequest, Models};
-use callboard_server::{Tls, private};
+use callboard_server::private;
 use clap::Args;
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -227,9 +227,9 @@ fn settings(files: &Files) -> Result<Vec<Check>, Failure> {
     let file = config.file.unwrap_or_else(|| "there is no file of settings".to_owned());
     let tls = match config.serve.tls(None, None) {
         Ok(None) => None,
-        Ok(Some([certificate, key])) => Some(match Tls::open(&certificate, &key) {
-            Ok(_) => ("tls", Found::Ok, format!("{} with its key", shown_path(&certificate))),
-            Err(error) => ("tls", Found::Failed, error.to_string()),
+        Ok(Some(named)) => Some(match named.open(&files.root) {
+            Ok(_) => ("tls", Found::Ok, format!("{} with its key", shown_path(named.certificate()))),
+            Err(unusable) => ("tls", Found::Failed, unusable.to_string()),
         }),
         Err(failure) => Some(("tls", Found::Failed, failure.text().to_owned())),
     };

@@ -120,6 +120,11 @@ pub(crate) fn open_given(path: &Path) -> std::io::Result<File> {
     if PASSED.iter().any(|passed| path.starts_with(passed)) { File::open(path) } else { open_file(path) }
 }
 
+/// The text of a file that the settings name, within bounds.
+pub(crate) fn text_of_file(path: &Path) -> std::io::Result<String> {
+    open_given(path).and_then(bounded)
+}
+
 fn bounded(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     from.take(MAX_TEXT + 1).read_to_string(&mut text)?;

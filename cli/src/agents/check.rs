@@ -14,6 +14,7 @@ use callboard_agents::{
 use callboard_server::Tokens;
 
 use crate::config::Config;
+use crate::config::secret_source::Unusable;
 use crate::exit::Exit;
 use crate::knowledge::base;
 use crate::page::{Failure, Page, count, json_text, note};
@@ -103,10 +104,15 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     }
     let unpriced = unpriced(&definitions.iter().flatten().cloned().collect::<Vec<_>>(), models.as_ref().ok(), None);
     let config = config.and_then(|config| {
+        let (unset, usable) = config.check_secrets(&arguments.files.root);
+        report.add_unset(&unset);
         config.check_serve()?;
+        usable?;
         config.check_prices(&unpriced)?;
         let is_whole = mcp.as_ref().is_ok_and(|mcp| mcp.as_ref().is_none_or(|mcp| mcp.problems.is_empty()));
-        config.check_names(&tools, is_whole, &names, known_tokens().as_ref()).map(|()| config)
+        let tokens = known_tokens();
+        config.check_names(&tools, is_whole, &names, tokens.as_ref().map(|(_, names)| names))?;
+        config.check_deciders(&tokens.unwrap_or_default().0).map(|()| config)
     });
     match &config {
         Ok(Config { file: Some(file), .. }) => {
@@ -118,14 +124,16 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     Ok(report.page(definitions.iter().flatten().any(has_shell)))
 }
 
-/// The names of the tokens of the project, also of those that were revoked: their runs stay those of their people. `None` if it has had no server, or they cannot be read.
-fn known_tokens() -> Option<BTreeSet<String>> {
+/// The tokens of the project, each with its owner, and the names of all, also of those that were revoked: their runs stay those of their
+/// people. `None` if it has had no server, or they cannot be read.
+fn known_tokens() -> Option<(Vec<(String, Option<String>)>, BTreeSet<String>)> {
     let stores = Choice { store: None }.stores().ok()?;
     let file = stores.of_server("tokens.json");
     file.exists().then_some(())?;
     let tokens = Tokens::open(&file, Env::system()).ok()?;
-    let known = tokens.list().ok()?.into_iter().map(|token| token.name);
-    Some(known.chain(tokens.revoked().ok()?).collect())
+    let known: Vec<_> = tokens.list().ok()?.into_iter().map(|token| (token.name, token.owner)).collect();
+    let names = known.iter().map(|(name, _)| name.clone()).chain(tokens.revoked().ok()?).collect();
+    Some((known, names))
 }
 
 /// What `check` prints.
@@ -133,7 +141,7 @@ fn known_tokens() -> Option<BTreeSet<String>> {
 struct Report {
     text: String,
     remarks: String,
-    /// A line about agents without a model, which is no defect: the command line can name one.
+    /// Lines about what is no defect: agents without a model, which the command line can name, and variables that are set elsewhere.
     notice: String,
     rows: Vec<Value>,
     defects: usize,
@@ -164,8 +172,17 @@ impl Report {
         if !agents.is_empty() {
             let why = format!("{error}{NAME_ONE_LATER}");
             let (noun, names) = (if agents.len() == 1 { "agent" } else { "agents" }, visible(&agents.join(", ")));
-            self.notice = format!("no model is configured for the {noun} {names}: {why}\n");
+            self.notice += &format!("no model is configured for the {noun} {names}: {why}\n");
             self.rows.push(json!({ "kind": "no_model", "agents": agents, "why": why }));
+        }
+    }
+
+    /// Names the variables that `callboard serve` needs and that are not set here.
+    fn add_unset(&mut self, unset: &[Unusable]) {
+        for unusable in unset {
+            self.notice += &format!("warning: {unusable}\n");
+            let (variable, why) = (unusable.unset.as_deref(), unusable.to_string());
+            self.rows.push(json!({ "kind": "unset", "variable": variable, "why": why }));
         }
     }
 

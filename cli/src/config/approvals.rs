@@ -2,18 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::actors::PolicyQuestion;
 use callboard::messages::{ActionKind, Consent, Deciders, Escalation, Groups};
 use callboard_agents::{MetaTool, Tools};
-use callboard_documents::toml::{DeValue, Fields, Item, boolean, count, duration, list, mismatch, string, word};
+use callboard_documents::toml::{DeValue, Fields, Item, boolean, count, duration, list, mismatch, string, text, word};
 use callboard_documents::{Defect, Found, Place, Placed};
 use callboard_text::{check_name, did_you_mean, quoted, typo_of};
 
 const GROUPS: &str = "write [groups], and below it ops = [\"ann\", \"bob\"]";
+const MAKE_ABLE: &str = "write `tokens` for people of [people], or accounts where they are asked";
 const RULES: &str = "write [[approvals]], and below it group = \"ops\" and at_least = 2";
 /// The longest name of a group, in characters.
 const MAX_NAME: usize = 64;
+/// The action of handoffs.
+const HANDOFF: &str = "handoff";
+/// How long approvals of a server wait for people: nothing there sets another time.
+const APPROVALS_END: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// The groups, and the rules about who decides.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +29,20 @@ pub(crate) struct Section {
     rules: Vec<Rule>,
     /// Groups that rules name, with their places and how many people each has at least.
     named: Vec<(String, Place, Needed)>,
+    /// How many people have to approve by rules without a group, with their places.
+    of_all: Vec<Placed<u32>>,
     /// The agents and the actions that rules name, with their places.
     agents: Vec<Placed<String>>,
     actions: Vec<Placed<String>>,
 }
 
-/// How many people of a group have to approve, and whether one more is needed, because whoever asks does not decide.
+/// How many people of a group have to approve, whether one more is needed, because whoever asks does not decide, and whether people of
+/// another group may decide later.
 #[derive(Clone, Copy, Debug)]
 struct Needed {
     at_least: u32,
     besides_requester: bool,
+    escalates: bool,
 }
 
 /// Who decides about some actions: the first rule that is about an action counts.
@@ -90,31 +100,36 @@ impl Section {
         let (of_agents, of_actions) = (name(&agents), name(&actions));
         let kinds = [("requested", ActionKind::Requested), ("handoff", ActionKind::Handoff)];
         let kind = fields.field("kind").and_then(|field| word(field, &kinds, found)).unwrap_or(ActionKind::Requested);
-        let group = fields.text("group", found);
-        let at_least = fields.field("at_least").and_then(|field| count(field, found)).map_or(1, |count| count.value);
+        let group = fields.field("group");
+        let (has_group, group) = (group.is_some(), group.and_then(|field| text(field, found)));
+        let least = fields.field("at_least").and_then(|field| count(field, found));
         let excludes_requester = fields.field("exclude_requester").and_then(|field| boolean(field, found));
-        let after = fields.field("escalate_after").and_then(|field| duration(field, found));
-        let to = fields.text("escalate_to", found);
+        let [after, to] = ["escalate_after", "escalate_to"].map(|key| fields.field(key));
+        let are_together = after.is_some() == to.is_some();
+        let after = after.and_then(|field| duration(field, found));
+        let to = to.and_then(|field| text(field, found));
         fields.close(found);
-        let excludes_requester = excludes_requester.unwrap_or(false);
-        let needed = Needed { at_least, besides_requester: excludes_requester && to.is_none() };
+        if !are_together {
+            let problem = "`escalate_after` and `escalate_to` belong together";
+            found.add(Defect::new(&Some(item.span()), problem).advise("write both, or none of them"));
+        }
+        check_escalation(has_group, group.as_ref(), after.as_ref(), to.as_ref(), found);
+        let of_other = |action: &&Placed<String>| kind == ActionKind::Handoff && action.value != HANDOFF;
+        for action in actions.iter().filter(of_other) {
+            let problem = format!("a rule about handoffs is never about the action {}", quoted(&action.value));
+            found.add(Defect::new(&action.place, problem).advise("remove `actions`, or remove `kind`"));
+        }
+        let (at_least, excludes_requester) =
+            (least.as_ref().map_or(1, |least| least.value), excludes_requester.unwrap_or(false));
+        let escalates = to.is_some();
+        let needed = Needed { at_least, besides_requester: excludes_requester && !escalates, escalates };
+        self.of_all.extend(least.filter(|_| !has_group));
         self.named.extend(group.iter().map(|group| (group.value.clone(), group.place.clone(), needed)));
-        let one = Needed { at_least: 1, besides_requester: false };
+        let one = Needed { at_least: 1, besides_requester: false, escalates: false };
         self.named.extend(to.iter().map(|group| (group.value.clone(), group.place.clone(), one)));
         self.agents.extend(agents);
         self.actions.extend(actions.into_iter().filter(|_| kind == ActionKind::Requested));
-        let escalation = match (after, to) {
-            (Some(after), Some(to)) => Some(Escalation { after: after.value, group: to.value.into() }),
-            (None, None) => None,
-            (Some(_), None) | (None, Some(_)) => {
-                let advice = "write both, or none of them";
-                found.add(
-                    Defect::new(&Some(item.span()), "`escalate_after` and `escalate_to` belong together")
-                        .advise(advice),
-                );
-                None
-            }
-        };
+        let escalation = after.zip(to).map(|(after, to)| Escalation { after: after.value, group: to.value.into() });
         let group = group.map(|group| group.value.into());
         Some(Rule {
             kind,
@@ -123,6 +138,28 @@ impl Section {
             deciders: Arc::new(Deciders { group, at_least, excludes_requester, escalation }),
             place: Some(item.span()),
         })
+    }
+
+    /// The defects of rules for which too few people can decide, of those who can.
+    pub(super) fn undecidable(&self, able: &BTreeSet<String>) -> Vec<Defect> {
+        let mut found = Vec::new();
+        for (group, place, Needed { at_least, escalates, .. }) in &self.named {
+            let members: BTreeSet<&str> = self.groups.get(group).into_iter().flatten().map(|it| &*it.value).collect();
+            let can = members.iter().filter(|member| able.contains(**member)).count();
+            let problem = match can {
+                0 if !members.is_empty() => format!("nobody of {} can decide", quoted(group)),
+                _ if can >= *at_least as usize || *escalates => continue,
+                _ => format!("{at_least} of {} have to approve, and {can} of them can decide", quoted(group)),
+            };
+            found.push(Defect::new(place, problem).advise(MAKE_ABLE));
+        }
+        for Placed { value: at_least, place } in &self.of_all {
+            if able.len() < *at_least as usize {
+                let problem = format!("{at_least} people have to approve, and {} can decide", able.len());
+                found.push(Defect::new(place, problem).advise(MAKE_ABLE));
+            }
+        }
+        found
     }
 
     /// The defects of people and groups that are not there, of groups with fewer people than have to approve, and of rules that never count.
@@ -138,7 +175,7 @@ impl Section {
                 found.add(Defect::new(&rule.place, problem).advise("put it before that one, or remove it"));
             }
         }
-        for (group, place, Needed { at_least, besides_requester }) in &self.named {
+        for (group, place, Needed { at_least, besides_requester, .. }) in &self.named {
             let Some(members) = self.groups.get(group) else {
                 let likely = did_you_mean(typo_of(group, self.groups.keys().map(String::as_str)));
                 let problem = format!("there is no group {}{likely}", quoted(group));
@@ -207,8 +244,38 @@ impl Section {
     }
 }
 
+/// The defects of an escalation by which nobody more could decide.
+fn check_escalation(
+    has_group: bool,
+    group: Option<&Placed<String>>,
+    after: Option<&Placed<Duration>>,
+    to: Option<&Placed<String>>,
+    found: &mut Found,
+) {
+    const REMOVE: &str = "or remove `escalate_after` and `escalate_to`";
+    if let Some(after) = after.filter(|after| after.value >= APPROVALS_END) {
+        let problem = "approvals expire after 7d, so nobody would decide after `escalate_after`";
+        found.add(Defect::new(&after.place, problem).advise(format!("write a shorter time, {REMOVE}")));
+    }
+    let Some(to) = to else { return };
+    if !has_group {
+        let problem = "without `group` everybody decides from the beginning, so `escalate_to` adds nobody";
+        found.add(Defect::new(&to.place, problem).advise(format!("add `group`, {REMOVE}")));
+    } else if group.is_some_and(|group| group.value == to.value) {
+        let problem =
+            format!("the group {} decides from the beginning, so `escalate_to` adds nobody", quoted(&to.value));
+        found.add(Defect::new(&to.place, problem).advise(format!("name another group, {REMOVE}")));
+    }
+}
+
 fn names(key: &'static str, fields: &mut Fields<'_>, found: &mut Found) -> Vec<Placed<String>> {
-    let items = fields.field(key).map(|field| list(field, RULES, found)).unwrap_or_default();
+    let Some(field) = fields.field(key) else { return Vec::new() };
+    let items = list(field, RULES, found);
+    if items.is_empty() && field.1.get_ref().as_array().is_some() {
+        let problem = format!("`{key}` is empty");
+        let advice = format!("name some, or remove `{key}`: the rule is about all {key} then");
+        found.add(Defect::new(&Some(field.1.span()), problem).advise(advice));
+    }
     let name = |item: &Item<'_>, found: &mut Found| {
         Some(Placed { value: string("a name", "a text", item, found)?.to_owned(), place: Some(item.span()) })
     };

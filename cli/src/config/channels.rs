@@ -8,8 +8,7 @@ use callboard_documents::toml::{DeValue, Fields, Item, boolean, list, mismatch, 
 use callboard_documents::{Defect, Found, Placed};
 use callboard_text::{check_name, did_you_mean, quoted, typo_of};
 
-use super::secret_source::{SecretKeys, SecretSource};
-use crate::exit::Exit;
+use super::secret_source::{SecretKeys, SecretSource, Unusable};
 use crate::page::Failure;
 
 const EXAMPLE: &str = "write [channels.webhooks.relay], and below it url = \"https://relay.example.org\" and secret_file = \"relay.secret\"";
@@ -63,6 +62,18 @@ impl Section {
         }
     }
 
+    /// The people in whose names receivers decide.
+    pub(super) fn people(&self) -> impl Iterator<Item = &String> {
+        self.webhooks.iter().flat_map(|webhook| &webhook.people).map(|person| &person.value)
+    }
+
+    /// Why secrets cannot be used. Tools of agents work in `root`.
+    pub(super) fn unusable<'s>(&'s self, root: &'s Path) -> impl Iterator<Item = Unusable> + use<'s> {
+        self.webhooks
+            .iter()
+            .filter_map(|webhook| webhook.secret.check(&secret_of(&webhook.name), root, WebhookSecret::new).err())
+    }
+
     /// The settings of the channel, which keeps what it has sent in this folder; `None` without a webhook.
     ///
     /// # Errors
@@ -80,7 +91,7 @@ impl Receiver {
     fn read(name: &str, item: &Item<'_>, folder: &Path, found: &mut Found) -> Option<Self> {
         let mut fields = Fields::of("a webhook", item, EXAMPLE, found)?;
         let keys = SecretKeys {
-            what: format!("the secret of the webhook {}", quoted(name)),
+            what: secret_of(name),
             file: "secret_file",
             variable: "secret_env",
             owner: format!("the webhook {}", quoted(name)),
@@ -107,13 +118,14 @@ impl Receiver {
     }
 
     fn webhook(&self) -> Result<Webhook, Failure> {
-        let what = format!("the secret of the webhook {}", quoted(&self.name));
-        let (text, place) = self.secret.text(&what)?;
-        // What is there is not shown: it may be most of a secret.
-        let secret = WebhookSecret::new(&text);
-        let secret = secret.map_err(|error| Failure::new(Exit::Usage, format!("{what}: {place}: {error}")))?;
+        let secret = self.secret.secret(&secret_of(&self.name), WebhookSecret::new)?;
         let webhook = Webhook::new(&self.name, &self.url, secret);
         let webhook = self.people.iter().fold(webhook, |webhook, person| webhook.person(&person.value));
         Ok(if self.is_insecure { webhook.without_tls() } else { webhook })
     }
+}
+
+/// The secret of a webhook, in words.
+pub(crate) fn secret_of(name: &str) -> String {
+    format!("the secret of the webhook {}", quoted(name))
 }

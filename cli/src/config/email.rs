@@ -7,9 +7,8 @@ use callboard_documents::toml::{Field, Fields, Item, boolean, misfit, text, word
 use callboard_documents::{Defect, Found, Place};
 
 use super::people;
-use super::secret_source::{SecretKeys, SecretSource};
+use super::secret_source::{SecretKeys, SecretSource, Unusable};
 use super::values::{integer, parsed};
-use crate::exit::Exit;
 use crate::page::Failure;
 
 /// The secret, in words.
@@ -69,6 +68,12 @@ impl Section {
         })
     }
 
+    /// # Errors
+    /// `callboard serve` would refuse the password. Tools of agents work in `root`.
+    pub(super) fn check(&self, root: &Path) -> Result<(), Unusable> {
+        self.password.as_ref().map_or(Ok(()), |password| password.check(PASSWORD, root, EmailPassword::new))
+    }
+
     /// The defect of a section by which nobody is asked.
     pub(super) fn unread(&self, people: &people::Section) -> Option<Defect> {
         let defect = || {
@@ -86,11 +91,7 @@ impl Section {
     pub(crate) fn config(&self, people: &people::Section, folder: &Path) -> Result<EmailConfig, Failure> {
         let mut config = EmailConfig::new(&self.server, &self.from, folder).tls(self.tls);
         if let (Some(user), Some(source)) = (&self.user, &self.password) {
-            let (text, place) = source.text(PASSWORD)?;
-            // What is there is not shown.
-            let password = EmailPassword::new(&text);
-            let password = password.map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))?;
-            config = config.login(user, password);
+            config = config.login(user, source.secret(PASSWORD, EmailPassword::new)?);
         }
         config = people.addresses().fold(config, |config, (address, person)| config.person(address, person));
         config = self.port.iter().fold(config, |config, port| config.port(*port));

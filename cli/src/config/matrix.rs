@@ -5,10 +5,10 @@ use std::path::Path;
 use callboard_channels::matrix::{AccessToken, MatrixConfig, MatrixError};
 use callboard_documents::toml::{Field, Fields, Item, list, misfit, string, text};
 use callboard_documents::{Defect, Found, Place};
+use callboard_text::quoted;
 
 use super::people;
-use super::secret_source::{SecretKeys, SecretSource};
-use crate::exit::Exit;
+use super::secret_source::{SecretKeys, SecretSource, Unusable};
 use crate::page::Failure;
 
 /// The secret, in words.
@@ -53,6 +53,12 @@ impl Section {
         Some(Self { homeserver: homeserver?, token: token?, rooms: rooms?, event_type, place })
     }
 
+    /// # Errors
+    /// `callboard serve` would refuse the token. Tools of agents work in `root`.
+    pub(super) fn check(&self, root: &Path) -> Result<(), Unusable> {
+        self.token.check(TOKEN, root, AccessToken::new)
+    }
+
     /// The defect of rooms in which nobody could decide.
     pub(super) fn undecidable(&self, people: &people::Section) -> Option<Defect> {
         let problem = "nobody in [people] has an account on Matrix, so nobody could decide in the rooms";
@@ -66,10 +72,7 @@ impl Section {
     /// # Errors
     /// There is no token.
     pub(crate) fn config(&self, people: &people::Section, folder: &Path) -> Result<MatrixConfig, Failure> {
-        let (text, place) = self.token.text(TOKEN)?;
-        // What is there is not shown: it may be most of a token.
-        let token = AccessToken::new(&text);
-        let token = token.map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))?;
+        let token = self.token.secret(TOKEN, AccessToken::new)?;
         let config = MatrixConfig::new(&self.homeserver, token, folder);
         let config = people.on_matrix().fold(config, |config, (account, person)| config.person(account, person));
         let config = self.rooms.iter().fold(config, |config, room| config.room(room));
@@ -98,12 +101,20 @@ fn rooms(field: Field<'_>, found: &mut Found) -> Vec<String> {
         let problem = format!("there are {} rooms, and there may be from 1 to {MAX_ROOMS}", items.len());
         found.add(Defect::new(&Some(field.1.span()), problem).advise(EXAMPLE_ROOMS));
     }
-    let mut rooms = Vec::new();
+    const EXPECTED: &str = "a list of ids of rooms";
+    let mut rooms: Vec<String> = Vec::new();
     for item in items {
         let Some(room) = string("a room", "the id of one", item, found) else { continue };
         match MatrixConfig::check_room(room) {
+            Ok(()) if room.len() == 1 || room.starts_with("!:") => {
+                found.add(misfit("rooms", EXPECTED, item).advise(EXAMPLE_ROOMS));
+            }
+            Ok(()) if rooms.iter().any(|other| other == room) => {
+                let problem = format!("the room {} is there twice", quoted(room));
+                found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
+            }
             Ok(()) => rooms.push(room.to_owned()),
-            Err(error) => found.add(misfit("rooms", "a list of ids of rooms", item).advise(error.to_string())),
+            Err(error) => found.add(misfit("rooms", EXPECTED, item).advise(error.to_string())),
         }
     }
     rooms

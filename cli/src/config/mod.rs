@@ -14,6 +14,7 @@ mod role_tools;
 pub(crate) mod secret_source;
 pub(crate) mod serve;
 pub(crate) mod telegram;
+pub(crate) mod tls;
 mod values;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,8 @@ use crate::agents::trust::User;
 use crate::exit::Exit;
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
+
+use secret_source::{SecretSource, Unusable};
 
 /// The settings of a file.
 #[derive(Debug, Default)]
@@ -65,6 +68,35 @@ impl Config {
         self.refused(self.serve.refused())
     }
 
+    /// Checks the secrets, and the certificate with its key, that `callboard serve` needs. Tools of agents work in `root`. Variables that are
+    /// not set are returned: they may be set where the server runs.
+    ///
+    /// # Errors
+    /// The server would refuse one that is there, or a file that is not.
+    pub(crate) fn check_secrets(&self, root: &Path) -> (Vec<Unusable>, Result<(), Invalid>) {
+        let telegram = self.telegram.iter().filter_map(|section| section.check(root).err());
+        let matrix = self.matrix.iter().filter_map(|section| section.check(root).err());
+        let email = self.email.iter().filter_map(|section| section.check(root).err());
+        let of_channels = telegram.chain(matrix).chain(email).chain(self.channels.unusable(root));
+        let all = of_channels.chain(self.serve.unusable(root));
+        let (unset, refused): (Vec<_>, Vec<_>) = all.partition(|unusable| unusable.unset.is_some());
+        (unset, self.refused(refused.into_iter().map(|unusable| unusable.defect).collect()))
+    }
+
+    /// # Errors
+    /// Nobody could decide about what a rule of approvals is about, or on Telegram. `tokens` are those that there are, each with its owner.
+    pub(crate) fn check_deciders(&self, tokens: &[(String, Option<String>)]) -> Result<(), Invalid> {
+        let (on_telegram, on_matrix) = (self.telegram.is_some(), self.matrix.is_some());
+        let mut able = self.people.able(on_telegram, on_matrix);
+        able.extend(self.channels.people().cloned());
+        let owner = [(people::OWNER.to_owned(), None)];
+        let voters = tokens.iter().chain(&owner).map(|(token, owner)| self.people.of_token(token, owner.as_deref()));
+        able.extend(voters.map(str::to_owned));
+        let found = self.approvals.undecidable(&able).into_iter();
+        let of_telegram = self.telegram.iter().filter_map(|telegram| telegram.undecidable(&self.people));
+        self.refused(found.chain(of_telegram).collect())
+    }
+
     /// # Errors
     /// A role has a tool, a person a token, or a rule of approvals an agent or an action, that is not there. `are_whole` says that the tools of servers are known; what tokens there
     /// are may be unknown.
@@ -88,6 +120,17 @@ impl Config {
         let origin = self.file.clone().unwrap_or_default();
         Err(Invalid { defects: Defects::of(&origin, Some(&self.text), found), origin })
     }
+
+    /// The same, read from this text: errors of later show where it names what.
+    fn of_file(mut self, origin: String, text: String) -> Self {
+        let locate = |secret: &mut SecretSource| secret.locate(&origin, &text);
+        self.telegram.iter_mut().for_each(|section| locate(&mut section.token));
+        self.matrix.iter_mut().for_each(|section| locate(&mut section.token));
+        self.email.iter_mut().filter_map(|section| section.password.as_mut()).for_each(locate);
+        self.channels.webhooks.iter_mut().for_each(|webhook| locate(&mut webhook.secret));
+        self.serve.locate(&origin, &text);
+        Self { file: Some(origin), text, ..self }
+    }
 }
 
 /// Reads the file that was named, or that of the project; without one nothing is set.
@@ -107,7 +150,7 @@ pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
         sections(document, Path::new(&origin).parent().unwrap_or(Path::new("")), found)
     });
     Ok(match found.or(read) {
-        Ok(config) => Ok(Config { file: Some(origin), text, ..config }),
+        Ok(config) => Ok(config.of_file(origin, text)),
         Err(list) => Err(Invalid { defects: Defects::of(&origin, Some(&text), list), origin }),
     })
 }
@@ -206,7 +249,10 @@ mod tests {
             ),
             ("[serve.limits]\nanswer_time = \"2m\"", "2:15: `answer_time` must be a time up to \"1m\", not \"2m\""),
             ("[serve.limits]\nbodies = 1", "2:1: the section `serve.limits` has no key \"bodies\""),
-            ("[people]\nann = { token = [\"laptop\"] }", "2:7: a person needs `tokens`"),
+            (
+                "[people]\nann = { token = [\"laptop\"] }",
+                "2:7: a person needs `tokens`, or an account: `telegram` or `matrix`",
+            ),
             ("[people]\nann = { telegram = 12 }\n[telegram]\ntoken_env = \"BOT\"\nchats = [12, -100200]", ""),
             (
                 "[people]\nann = { telegram = 12 }\nbob = { telegram = 12, tokens = [\"b\"] }",
@@ -243,6 +289,14 @@ mod tests {
             (
                 "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = []",
                 "6:9: there are 0 rooms, and there may be from 1 to 16",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!\"]",
+                "6:10: `rooms` must be a list of ids of rooms, not \"!\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:b\", \"!a:b\"]",
+                "6:18: the room \"!a:b\" is there twice",
             ),
             (
                 "[matrix]\nhomeserver = \"http://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:b\"]",
@@ -323,6 +377,7 @@ mod tests {
                 "[telegram]\ntoken_env = \"BOT\"\nchats = [12]",
                 "3:10: 12 is the account of nobody in [people], so nobody could decide there",
             ),
+            ("[telegram]\ntoken_env = \"BOT\"\nchats = [0]", "3:10: `chats` must be a list of numbers of chats, not 0"),
             (
                 "[telegram]\ntoken_env = \"BOT\"\nchats = [\"@team\"]",
                 "3:10: `chats` must be a list of numbers of chats, not \"@team\"",
@@ -385,6 +440,12 @@ mod tests {
                 "4:1: this rule never counts: rule 2 is before it, and about the same",
             ),
             ("approvals = [{ escalate_after = \"1h\" }]", "1:14: `escalate_after` and `escalate_to` belong together"),
+            ("[[approvals]]\nagents = []", "2:10: `agents` is empty"),
+            ("[[approvals]]\nactions = []", "2:11: `actions` is empty"),
+            (
+                "[[approvals]]\nkind = \"handoff\"\nactions = [\"handoff\", \"FileWrite\"]",
+                "3:23: a rule about handoffs is never about the action \"FileWrite\"",
+            ),
             (
                 "[log]\nformat = \"jason\"",
                 "2:10: `format` must be \"text\" or \"json\", not \"jason\"; did you mean \"json\"?",
@@ -394,6 +455,35 @@ mod tests {
             let found = defects(text);
             let expected = if expected.is_empty() { String::new() } else { format!("callboard.toml:{expected}") };
             assert!(found.starts_with(&expected) && found.is_empty() == expected.is_empty(), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn an_escalation_by_which_nobody_more_could_decide_has_one_defect() {
+        let people = "[people]\nann = { tokens = [] }\n[groups]\nops = [\"ann\"]\nleads = [\"ann\"]\n[[approvals]]\n";
+        for (rule, expected) in [
+            ("group = \"ops\"\nescalate_to = \"leads\"\nescalate_after = \"167h\"", ""),
+            (
+                "group = \"ops\"\nescalate_to = \"ops\"\nescalate_after = \"1h\"",
+                "8:15: the group \"ops\" decides from the beginning, so `escalate_to` adds nobody",
+            ),
+            (
+                "escalate_to = \"ops\"\nescalate_after = \"1h\"",
+                "7:15: without `group` everybody decides from the beginning, so `escalate_to` adds nobody",
+            ),
+            (
+                "group = \"ops\"\nescalate_to = \"leads\"\nescalate_after = \"7d\"",
+                "9:18: approvals expire after 7d, so nobody would decide after `escalate_after`",
+            ),
+            (
+                "group = \"ops\"\nescalate_to = \"leads\"\nescalate_after = \"2x\"",
+                "9:18: `escalate_after` must be a time above zero, as \"30s\", not \"2x\"",
+            ),
+        ] {
+            let found = defects(&format!("{people}{rule}"));
+            let is_expected = found.strip_prefix("callboard.toml:").unwrap_or_default().starts_with(expected);
+            let count = usize::from(!expected.is_empty());
+            assert!(is_expected && found.matches("callboard.toml:").count() == count, "{rule}: {found}");
         }
     }
 }

@@ -14,7 +14,7 @@ const EXAMPLE: &str = "write [people], and below it ann = { tokens = [\"laptop\"
 const EXAMPLE_MATRIX: &str = "write matrix = [\"@ann:example.org\"]";
 const EXAMPLE_EMAIL: &str = "write email = \"ann@example.org\"";
 /// The token of this user, which the first start of a server makes.
-const OWNER: &str = "owner";
+pub(super) const OWNER: &str = "owner";
 /// The longest name of a person, in characters.
 const MAX_NAME: usize = 64;
 
@@ -60,10 +60,11 @@ impl Section {
     fn add(&mut self, person: &str, item: &Item<'_>, found: &mut Found) {
         let Some(mut fields) = Fields::of("a person", item, EXAMPLE, found) else { return };
         let (account, on_matrix) = (fields.field("telegram"), fields.field("matrix"));
-        let tokens = match account.or(on_matrix) {
-            Some(_) => fields.field("tokens"),
-            None => fields.required("tokens", EXAMPLE, found),
-        };
+        let tokens = fields.field("tokens");
+        if account.or(on_matrix).or(tokens).is_none() {
+            let problem = "a person needs `tokens`, or an account: `telegram` or `matrix`";
+            found.add(Defect::new(&Some(fields.place.clone()), problem).advise(EXAMPLE));
+        }
         let tokens = tokens.map(|field| list(field, EXAMPLE, found));
         for item in tokens.unwrap_or_default() {
             let Some(token) = string("a token", "the name of one", item, found) else { continue };
@@ -143,6 +144,18 @@ impl Section {
             let problem = format!("there is no token {}{}", quoted(token), did_you_mean(Some(likely)));
             Some(Defect::new(place, problem).advise("add it with `callboard tokens add`, or remove it here"))
         })
+    }
+
+    /// The people who have a token, or an account where people are asked.
+    pub(super) fn able(&self, on_telegram: bool, on_matrix: bool) -> BTreeSet<String> {
+        let accounts = self.accounts.values().filter(|_| on_telegram);
+        let of_matrix = self.on_matrix.values().filter(|_| on_matrix);
+        self.people.values().chain(accounts).chain(of_matrix).cloned().collect()
+    }
+
+    /// In whose name a token with this owner decides.
+    pub(super) fn of_token<'n>(&'n self, token: &'n str, owner: Option<&'n str>) -> &'n str {
+        self.people.get(token).map(String::as_str).or(owner).unwrap_or(token)
     }
 
     /// All people, also those without tokens.

@@ -10,7 +10,9 @@ use callboard_documents::{Defect, Found, Place};
 use callboard_server::{HttpLimits, Network};
 
 use super::precedence::chosen;
-use super::values::parsed;
+use super::secret_source::Unusable;
+use super::tls::{Named, TlsFiles};
+use super::values::{parsed, place_in};
 use crate::page::Failure;
 use crate::service::arguments::{MAX_TURNS, Serve, address, origin, turns};
 use crate::values::variable;
@@ -45,6 +47,8 @@ pub(crate) struct Section {
     limits: HttpLimits,
     /// Where the address, the certificate and its key stand.
     places: [Place; 3],
+    /// The file of settings with line and column of the certificate and of its key, as errors begin.
+    at: [String; 2],
 }
 
 /// What holds.
@@ -52,8 +56,7 @@ pub(crate) struct Section {
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: Option<String>,
-    /// The files with the certificate and its key.
-    pub(crate) tls: Option<[PathBuf; 2]>,
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) is_insecure: bool,
     pub(crate) proxies: Vec<Network>,
     /// How many turns run at once.
@@ -77,7 +80,19 @@ impl Section {
         let turns = fields.field("turns").and_then(|field| whole(field, 1..=MAX_TURNS, found));
         let limits = fields.get("limits").map(|item| limits(item, found)).unwrap_or_default();
         fields.close(found);
-        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, turns, limits, places })
+        let at = Default::default();
+        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, turns, limits, places, at })
+    }
+
+    /// Keeps where files are named, for errors of later.
+    pub(super) fn locate(&mut self, origin: &str, text: &str) {
+        let [_, cert, key] = &self.places;
+        self.at = [cert, key].map(|place| place_in(origin, text, place));
+    }
+
+    /// Why the certificate and its key cannot be used, if there are both: tools of agents work in `root`.
+    pub(super) fn unusable(&self, root: &Path) -> Option<Unusable> {
+        self.tls(None, None).ok().flatten()?.open(root).err()
     }
 
     /// What `callboard serve` would refuse, with the variables of this environment and without options.
@@ -129,20 +144,30 @@ impl Section {
     ///
     /// # Errors
     /// There is one without the other.
-    pub(crate) fn tls(
-        &self,
-        certificate: Option<PathBuf>,
-        key: Option<PathBuf>,
-    ) -> Result<Option<[PathBuf; 2]>, Failure> {
-        let path = |text: &str| Ok(PathBuf::from(text));
-        let certificate = chosen(certificate, "CALLBOARD_TLS_CERT", path, self.tls_cert.clone())?;
-        match (certificate, chosen(key, "CALLBOARD_TLS_KEY", path, self.tls_key.clone())?) {
-            (Some(certificate), Some(key)) => Ok(Some([certificate, key])),
+    pub(crate) fn tls(&self, certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<TlsFiles>, Failure> {
+        let [_, cert_at, key_at] = &self.places;
+        let [cert, of_key] = &self.at;
+        let certificate = named(certificate, "CALLBOARD_TLS_CERT", &self.tls_cert, (cert_at, cert))?;
+        match (certificate, named(key, "CALLBOARD_TLS_KEY", &self.tls_key, (key_at, of_key))?) {
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
             (None, None) => Ok(None),
             (Some(_), None) => Err(lacks("--tls-key", "the key of the certificate")),
             (None, Some(_)) => Err(lacks("--tls-cert", "the certificate of the key")),
         }
     }
+}
+
+/// The file of an option, else of a variable, else of the settings, with its place there.
+fn named(
+    option: Option<PathBuf>,
+    name: &str,
+    set: &Option<PathBuf>,
+    (place, at): (&Place, &str),
+) -> Result<Option<Named>, Failure> {
+    let elsewhere = chosen(option, name, |text| Ok(PathBuf::from(text)), None)?;
+    let elsewhere = elsewhere.map(|file| Named { file, place: None, at: String::new() });
+    let here = || set.clone().map(|file| Named { file, place: place.clone(), at: at.to_owned() });
+    Ok(elsewhere.or_else(here))
 }
 
 fn lacks(option: &str, what: &str) -> Failure {

@@ -8,9 +8,8 @@ use callboard_documents::toml::{Fields, Item, list, misfit, text};
 use callboard_documents::{Defect, Found, Place};
 
 use super::people;
-use super::secret_source::{SecretKeys, SecretSource};
+use super::secret_source::{SecretKeys, SecretSource, Unusable};
 use super::values::integer;
-use crate::exit::Exit;
 use crate::page::Failure;
 
 /// The secret, in words.
@@ -25,6 +24,7 @@ pub(crate) struct Section {
     pub(crate) token: SecretSource,
     chats: Vec<(i64, Place)>,
     api: Option<String>,
+    place: Place,
 }
 
 impl Section {
@@ -40,7 +40,7 @@ impl Section {
         };
         let token = SecretSource::read(&mut fields, &keys, folder, found);
         let chats = fields.field("chats").map(|field| {
-            let chat = |item| Some((integer(("chats", item), "a list of numbers of chats", found)?, Some(item.span())));
+            let chat = |item| Some((chat(item, found)?, Some(item.span())));
             list(field, EXAMPLE_CHATS, &mut Found::default()).iter().filter_map(chat).collect()
         });
         let api = fields.field("api").and_then(|field| {
@@ -53,8 +53,23 @@ impl Section {
                 None
             })
         });
+        let place = Some(fields.place.clone());
         fields.close(found);
-        Some(Self { token: token?, chats: chats.unwrap_or_default(), api })
+        Some(Self { token: token?, chats: chats.unwrap_or_default(), api, place })
+    }
+
+    /// # Errors
+    /// `callboard serve` would refuse the token. Tools of agents work in `root`.
+    pub(super) fn check(&self, root: &Path) -> Result<(), Unusable> {
+        self.token.check(TOKEN, root, BotToken::new)
+    }
+
+    /// The defect of a bot that asks nobody who could decide. The server starts with it: it logs the accounts that write to the bot.
+    pub(super) fn undecidable(&self, people: &people::Section) -> Option<Defect> {
+        let problem = "nobody in [people] has an account on Telegram, so nobody could decide there";
+        let advice = "write `telegram = 123456789` for a person; the log of `callboard serve` has the number of an account that writes to the \
+                      bot, with `filter = \"callboard::audit=info\"` below [log]";
+        people.accounts().next().is_none().then(|| Defect::new(&self.place, problem).advise(advice))
     }
 
     /// The defects of chats in which nobody could decide: the private ones of accounts that no person has.
@@ -73,10 +88,7 @@ impl Section {
     /// # Errors
     /// There is no token.
     pub(crate) fn config(&self, people: &people::Section, folder: &Path) -> Result<TelegramConfig, Failure> {
-        let (text, place) = self.token.text(TOKEN)?;
-        // What is there is not shown: it may be most of a token.
-        let token = BotToken::new(&text);
-        let token = token.map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))?;
+        let token = self.token.secret(TOKEN, BotToken::new)?;
         let mut config = TelegramConfig::new(token, folder);
         for (account, person) in people.accounts() {
             config = config.person(account, person);
@@ -84,4 +96,15 @@ impl Section {
         config = self.chats.iter().fold(config, |config, (chat, _)| config.chat(*chat));
         Ok(self.api.iter().fold(config, |config, url| config.api(url)))
     }
+}
+
+/// The number of a chat.
+fn chat(item: &Item<'_>, found: &mut Found) -> Option<i64> {
+    const EXPECTED: &str = "a list of numbers of chats";
+    let number = integer(("chats", item), EXPECTED, found)?;
+    if number == 0 {
+        let advice = "write the number of an account, which is above zero, or of a group, which is below it";
+        found.add(misfit("chats", EXPECTED, item).advise(advice));
+    }
+    (number != 0).then_some(number)
 }

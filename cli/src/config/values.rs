@@ -1,7 +1,7 @@
-//! Values that sections read from texts.
+//! Values that sections read from texts, and their places.
 
-use callboard_documents::Found;
 use callboard_documents::toml::{Field, json, misfit};
+use callboard_documents::{Defect, Defects, Found, Place};
 
 /// A text that `parse` takes; `None`, and a defect with its advice, if it takes it not.
 pub(super) fn parsed<T>(
@@ -27,4 +27,10 @@ pub(super) fn integer((key, item): Field<'_>, expected: &str, found: &mut Found)
         found.add(misfit(key, expected, item));
     }
     number
+}
+
+/// A place of a text as errors begin: `callboard.toml:2:14: `, or only the file where it is nowhere.
+pub(super) fn place_in(origin: &str, text: &str, place: &Place) -> String {
+    let shown = Defects::of(origin, Some(text), vec![Defect::new(place, "")]).to_string();
+    shown.lines().next().unwrap_or_default().to_owned()
 }

@@ -21,7 +21,7 @@ use callboard_channels::matrix::MatrixChannel;
 use callboard_channels::telegram::TelegramChannel;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
-use callboard_server::{AgentFiles, DashboardError, PagesAt, Server, Tls, TlsError};
+use callboard_server::{AgentFiles, DashboardError, PagesAt, Server, Tls};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
@@ -29,6 +29,7 @@ use crate::agents::provider;
 use crate::agents::watch::changed;
 use crate::command_line::{agents_options, command_line};
 use crate::config;
+use crate::config::tls::TlsFiles;
 use crate::exit::Exit;
 use crate::figures::Figures;
 use crate::knowledge::base;
@@ -347,30 +348,10 @@ fn pages_at(address: SocketAddr, has_tls: bool, public_url: Option<&str>) -> Opt
 }
 
 /// The certificate and its key, which is hidden from programs of agents.
-fn open_tls([certificate, key]: &[PathBuf; 2], root: &Path) -> Result<Tls, Failure> {
-    let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if place(key).starts_with(place(root)) {
-        return Err(Failure::new(
-            Exit::Denied,
-            format!(
-                "the key {} is in the folder that tools of agents work in, so they could read it: move it elsewhere, or name another \
-                 folder with --root",
-                shown_path(key)
-            ),
-        ));
-    }
-    hide_from_programs(place(key));
-    Tls::open(certificate, key).map_err(|error| Failure::new(exit_of_tls(&error), format!("TLS: {error}")))
-}
-
-fn exit_of_tls(error: &TlsError) -> Exit {
-    match error {
-        TlsError::File { error, .. } => Exit::of_file(error),
-        TlsError::Key(_) => Exit::Denied,
-        TlsError::Pem { .. } | TlsError::Pair(_) => Exit::Usage,
-        // None so far.
-        _ => Exit::Failed,
-    }
+fn open_tls(files: &TlsFiles, root: &Path) -> Result<Tls, Failure> {
+    let tls = files.open(root)?;
+    hide_from_programs(files.key().canonicalize().unwrap_or_else(|_| files.key().to_owned()));
+    Ok(tls)
 }
 
 /// The file with the process and the URL of a server, while it serves. It is of the server whose socket answers.

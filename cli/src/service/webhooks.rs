@@ -6,12 +6,11 @@ use std::path::Path;
 use callboard::messages::{Pending, visible};
 use callboard_channels::webhooks::{WebhookChannel, WebhooksConfig, WebhooksError};
 use callboard_private::FolderError;
-use callboard_text::quoted;
 use tokio::sync::watch;
 
 use super::secret_files::hide;
 use crate::command_line::command_line;
-use crate::config::channels::Section;
+use crate::config::channels::{Section, secret_of};
 use crate::exit::Exit;
 use crate::page::{Failure, note};
 use crate::stores::Stores;
@@ -27,7 +26,7 @@ pub(crate) fn config(
     pages: Option<&str>,
 ) -> Result<Option<WebhooksConfig>, Failure> {
     for webhook in &section.webhooks {
-        hide(&webhook.secret, &format!("the secret of the webhook {}", quoted(&webhook.name)), root)?;
+        hide(&webhook.secret, &secret_of(&webhook.name), root)?;
     }
     let config = section.config(&stores.of_server("webhooks"))?;
     let store = stores.named().map(Path::to_owned);

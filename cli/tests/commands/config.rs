@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use crate::support::{callboard, command, folder_with, output_of, write};
 
@@ -109,7 +110,7 @@ fn settings_that_serve_would_refuse_are_defects_also_without_agents() {
     let reached = "callboard.toml:2:10: other machines reach 0.0.0.0:7420, and there is no TLS";
     for (text, variable, expected) in [
         (cert, None, "callboard.toml:2:12: TLS needs `tls_key` too"),
-        (cert, Some(("CALLBOARD_TLS_KEY", "key.pem")), ""),
+        (cert, Some(("CALLBOARD_TLS_KEY", "key.pem")), "callboard.toml:2:12: TLS: cert.pem: No such file"),
         (key, None, "callboard.toml:2:11: TLS needs `tls_cert` too"),
         (open, None, reached),
         (open, Some(("CALLBOARD_LISTEN", "127.0.0.1:0")), ""),
@@ -117,7 +118,7 @@ fn settings_that_serve_would_refuse_are_defects_also_without_agents() {
         (&format!("{open}insecure = false\n"), None, reached),
         (&format!("{open}insecure = true\n"), Some(("CALLBOARD_INSECURE", "false")), reached),
         (&format!("{open}insecure = true\n"), None, ""),
-        (&format!("{open}tls_cert = \"a\"\ntls_key = \"b\"\n"), None, ""),
+        (&format!("{open}tls_cert = \"a\"\ntls_key = \"b\"\n"), None, "callboard.toml:3:12: TLS: a: No such file"),
         ("[roles.auditor]\ntools = [\"FileRaed\"]\n", None, "callboard.toml:2:10: there is no tool \"FileRaed\""),
     ] {
         for agents in [&[AGENT][..], &[(".callboard/x", "")]] {
@@ -136,6 +137,143 @@ fn settings_that_serve_would_refuse_are_defects_also_without_agents() {
     let empty = folder_with(&[(".callboard/x", "")]);
     let missing = callboard(&empty, &["check"]);
     assert!(missing.code == Some(2) && missing.error.contains("there is no folder agents"), "{}", missing.error);
+}
+
+/// The section before its secret, what is set as the secret, and where that stands.
+const SECRETS: [(&str, &str, &str, &str); 4] = [
+    ("[telegram]", "token", "2", "the token of the bot"),
+    (
+        "[matrix]\nhomeserver = \"https://example.org\"\nrooms = [\"!a:example.org\"]",
+        "token",
+        "4",
+        "the access token of the account",
+    ),
+    (
+        "[email]\nserver = \"mail.example.org\"\nfrom = \"board@example.org\"\nuser = \"board\"",
+        "password",
+        "5",
+        "the password of the account that sends mails",
+    ),
+    (
+        "[channels.webhooks.relay]\nurl = \"https://relay.example.org\"",
+        "secret",
+        "3",
+        "the secret of the webhook \"relay\"",
+    ),
+];
+
+#[test]
+fn secrets_that_serve_would_refuse_are_defects_and_variables_that_are_not_set_are_warnings() {
+    let (folder, beside) = (folder_with(&[AGENT]), tempfile::tempdir().unwrap());
+    let malformed = beside.path().join("malformed");
+    fs::write(&malformed, " \n").unwrap();
+    let malformed = malformed.display().to_string();
+    for (section, key, line, what) in SECRETS {
+        let (file, variable) = (format!("{key}_file"), format!("{key}_env"));
+        let within = "is in the folder that tools of agents work in, so they could read it; move it elsewhere";
+        for (key, value, set, code, expected) in [
+            (&file, "/none.token", None, 2, format!("{what}: /none.token: there is no such file; put it there, or")),
+            (&file, "/", None, 2, format!("{what}: /: it is not a file; put it there, or name another place with")),
+            (&file, "agents/a.toml", None, 4, format!("{what}, agents/a.toml, {within}")),
+            (&file, &malformed, None, 2, format!("{malformed}: the ")),
+            (&variable, "BOT", Some(" "), 2, "the variable BOT: the ".to_owned()),
+            (
+                &variable,
+                "BOT",
+                Some(""),
+                2,
+                format!("{what}: the variable BOT of callboard.toml is not set; set it where"),
+            ),
+        ] {
+            let people = "[people]\nann = { telegram = 12, matrix = [\"@ann:example.org\"], tokens = [], email = \"ann@example.org\" }";
+            write(&folder, "callboard.toml", &format!("{section}\n{key} = {value:?}\n{people}\n"));
+            let run = |arguments: &[&str]| output_of(command(&folder, arguments).envs(set.map(|value| ("BOT", value))));
+            let at = format!("callboard.toml:{line}:{}: ", key.len() + 4);
+            let served = run(&["serve", "--listen", "127.0.0.1:0", "--model", "fake", "--store", "data"]);
+            let is_refused = served.error.contains(&format!("error: {at}{expected}"));
+            assert!(served.code == Some(code) && is_refused, "{:?} {}", served.code, served.error);
+            let checked = run(&["check"]);
+            if set == Some("") {
+                let is_warned = checked.error.contains(&format!("warning: {at}{expected}"));
+                assert!(checked.code == Some(0) && is_warned, "{:?} {}", checked.code, checked.error);
+                let rows = run(&["check", "--json"]).json();
+                let unset = rows.as_array().unwrap().iter().find(|row| row["kind"] == "unset").unwrap();
+                assert!(unset["variable"] == "BOT" && unset["why"].as_str().unwrap().starts_with(&at), "{unset}");
+            } else {
+                let (problem, _) = expected.split_once("; ").unwrap_or((&expected, ""));
+                let is_defect = checked.error.contains(&format!("{at}{problem}"));
+                assert!(checked.code == Some(2) && is_defect, "{:?} {}", checked.code, checked.error);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_certificate_that_serve_would_refuse_is_a_defect_with_its_place() {
+    let (folder, beside) = (folder_with(&[AGENT]), tempfile::tempdir().unwrap());
+    let file = |name: &str| {
+        let (from, to) =
+            (Path::new("../crates/callboard-server/tests/server/certificates").join(name), beside.path().join(name));
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
+        to.display().to_string()
+    };
+    let (certificate, other, key) = (file("first.pem"), file("second.pem"), file("first.key"));
+    fs::copy(&key, folder.path().join("near.key")).unwrap();
+    for (certificate, key, code, expected) in [
+        (&*certificate, &*key, 0, ""),
+        ("/none.pem", &key, 2, "2:12: TLS: /none.pem: No such file"),
+        (&certificate, "/none.key", 2, "3:11: TLS: /none.key: No such file"),
+        (&certificate, &certificate, 2, "3:11: TLS: "),
+        (&other, &key, 2, "2:12: TLS: the certificate and the key cannot be used: "),
+        (&certificate, "near.key", 4, "3:11: the key near.key is in the folder that tools of agents work in"),
+    ] {
+        let settings = format!("[serve]\ntls_cert = {certificate:?}\ntls_key = {key:?}\n");
+        write(&folder, "callboard.toml", &settings);
+        let expected = format!("callboard.toml:{expected}");
+        let checked = callboard(&folder, &["check"]);
+        if code == 0 {
+            assert_eq!(checked.code, Some(0), "{}", checked.error);
+            continue;
+        }
+        assert!(checked.code == Some(2) && checked.error.contains(&expected), "{}", checked.error);
+        let served = callboard(&folder, &["serve", "--listen", "127.0.0.1:0", "--store", "data"]);
+        assert!(served.code == Some(code) && served.error.contains(&expected), "{:?} {}", served.code, served.error);
+    }
+}
+
+#[test]
+fn rules_for_which_too_few_people_can_decide_are_defects() {
+    let folder = folder_with(&[AGENT]);
+    let check = |text: &str, expected: &str| {
+        write(&folder, "callboard.toml", text);
+        let checked = output_of(command(&folder, &["check"]).env("CALLBOARD_STORE", "data"));
+        let (code, at) = if expected.is_empty() { (0, "") } else { (2, "callboard.toml:") };
+        let is_expected = checked.error.contains(&format!("{at}{expected}"));
+        assert!(checked.code == Some(code) && is_expected, "{text}: {:?} {}", checked.code, checked.error);
+    };
+    let of_ops = "[groups]\nops = [\"ann\", \"bob\"]\n[[approvals]]\ngroup = \"ops\"\n";
+    let rule = |people: &str, more: &str| format!("[people]\n{people}\n{of_ops}{more}\n");
+    let nobody = rule("ann = { telegram = 12 }\nbob = { tokens = [] }", "");
+    let one = rule("ann = { tokens = [\"a\"] }\nbob = { tokens = [] }", "at_least = 2");
+    let all = "[[approvals]]\nat_least = 2\n";
+    check(&nobody, "7:9: nobody of \"ops\" can decide");
+    check(&format!("{nobody}[telegram]\ntoken_env = \"BOT\"\n"), "");
+    let relay =
+        "[channels.webhooks.relay]\nurl = \"https://relay.example.org\"\nsecret_env = \"BOT\"\npeople = [\"bob\"]\n";
+    check(&format!("{nobody}{relay}"), "");
+    check(&one, "7:9: 2 of \"ops\" have to approve, and 1 of them can decide");
+    check(&format!("{one}{relay}"), "");
+    check(all, "2:12: 2 people have to approve, and 1 can decide");
+    check(&format!("[people]\nann = {{ tokens = [\"a\"] }}\n{all}"), "");
+    let bot = "[telegram]\ntoken_env = \"BOT\"\nchats = [-5]\n";
+    check(bot, "1:1: nobody in [people] has an account on Telegram, so nobody could decide there");
+    // A token decides in the name of its owner.
+    let added = callboard(&folder, &["tokens", "add", "laptop", "--owner", "bob", "--store", "data"]);
+    assert_eq!(added.code, Some(0), "{}", added.error);
+    for text in [&*nobody, &one, all] {
+        check(text, "");
+    }
 }
 
 /// An attack: settings that another user has put into a folder above, as into `/tmp`.

@@ -161,7 +161,7 @@ fn a_secret_that_is_missing_malformed_or_within_reach_of_agents_is_refused() {
     let (code, error) = refused("secret_env = \"HOOK\"", Some("whsec_CANARY"));
     assert!(code == Some(2) && error.contains("the secret is `whsec_` and 24 to 64 bytes in base64"), "{error}");
     let checked = project.callboard(&["check"]);
-    assert_eq!(checked.code, Some(0), "a secret is no defect of the file: {}", checked.error);
+    assert_eq!(checked.code, Some(0), "a variable may be set elsewhere: {}", checked.error);
     write(
         &project.folder,
         "callboard.toml",

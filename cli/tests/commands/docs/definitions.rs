@@ -1,8 +1,8 @@
 //! Files that the pages show, read by the commands that read such files.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -52,7 +52,21 @@ fn models(text: &str) -> Result<(), String> {
     read(command(&folder, &["check"]).env("TEAM_ANTHROPIC_KEY", "k").env("OPENAI_API_KEY", "k"))
 }
 
+/// Settings, whose secrets and certificate are there.
 fn config(text: &str) -> Result<(), String> {
+    let secrets = [
+        ("bot.token", "123456:ABC-DEF"),
+        ("matrix.token", "syt_abcdefgh"),
+        ("relay.secret", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+        ("mail.password", "password"),
+    ];
+    let kept = folder_with(&secrets);
+    for (shown, name) in [("cert.pem", "first.pem"), ("key.pem", "first.key")] {
+        let file = kept.path().join(shown);
+        fs::copy(root().join("crates/callboard-server/tests/server/certificates").join(name), &file).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    }
+    let text = &text.replace("/etc/callboard", kept.path().to_str().unwrap());
     let folder = folder_with(&[("agents/coder.toml", "[agent]\nname = \"coder\"\n"), ("callboard.toml", text)]);
     read(&mut command(&folder, &["check"]))
 }
