@@ -124,9 +124,12 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     Ok(report.page(definitions.iter().flatten().any(has_shell)))
 }
 
+/// Tokens, each with its owner.
+type Owned = Vec<(String, Option<String>)>;
+
 /// The tokens of the project, each with its owner, and the names of all, also of those that were revoked: their runs stay those of their
 /// people. `None` if it has had no server, or they cannot be read.
-fn known_tokens() -> Option<(Vec<(String, Option<String>)>, BTreeSet<String>)> {
+fn known_tokens() -> Option<(Owned, BTreeSet<String>)> {
     let stores = Choice { store: None }.stores().ok()?;
     let file = stores.of_server("tokens.json");
     file.exists().then_some(())?;

@@ -47,10 +47,10 @@ pub(super) struct SecretKeys {
 pub(crate) struct Unusable {
     pub(super) defect: Defect,
     /// The file of settings with line and column, as errors begin; empty if an option or a variable names what cannot be used.
-    pub(super) at: String,
+    pub(super) at: Box<str>,
     pub(super) exit: Exit,
     /// The variable that is not set, if that is why: it may be set where the server runs.
-    pub(crate) unset: Option<String>,
+    pub(crate) unset: Option<Box<str>>,
 }
 
 impl Display for Unusable {
@@ -164,7 +164,7 @@ impl SecretSource {
                 let value = variable(name).ok_or_else(|| {
                     let problem = format!("{what}: the variable {shown} of callboard.toml is not set");
                     let advice = format!("set it where `callboard serve` is started, or write `{of_file}`");
-                    Unusable { unset: Some(name.clone()), ..self.unusable(problem, advice) }
+                    Unusable { unset: Some(name.as_str().into()), ..self.unusable(problem, advice) }
                 })?;
                 Ok((value.to_string_lossy().into_owned(), format!("the variable {shown}")))
             }
@@ -173,7 +173,7 @@ impl SecretSource {
 
     fn unusable(&self, problem: String, advice: String) -> Unusable {
         let defect = Defect::new(&self.place, problem).advise(advice);
-        Unusable { defect, at: self.at.clone(), exit: Exit::Usage, unset: None }
+        Unusable { defect, at: self.at.as_str().into(), exit: Exit::Usage, unset: None }
     }
 }
 

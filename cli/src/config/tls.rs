@@ -65,7 +65,7 @@ impl TlsFiles {
 impl Named {
     fn unusable(&self, exit: Exit, problem: String, advice: Option<String>) -> Unusable {
         let defect = Defect { advice, ..Defect::new(&self.place, problem) };
-        Unusable { defect, at: self.at.clone(), exit, unset: None }
+        Unusable { defect, at: self.at.as_str().into(), exit, unset: None }
     }
 }
 
