@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::agent_files::AgentFiles;
-use crate::body::Name;
+use crate::body::{Body, Name, Nothing};
 use crate::context::Shared;
 use crate::json::stable;
 use crate::knowledge::reserved;
@@ -47,13 +47,21 @@ pub(crate) async fn list(State(context): Shared) -> Json<Value> {
 }
 
 /// Makes the value of an agent again. A failed agent takes work again.
-pub(crate) async fn restart(State(context): Shared, Name(name): Name) -> Result<Json<Value>, Problem> {
+pub(crate) async fn restart(
+    State(context): Shared,
+    Name(name): Name,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, Problem> {
     let agents = context.board.agents();
     controlled(tokio::spawn(async move { agents.restart(&name).await })).await
 }
 
 /// Stops an agent, once the turns under way have ended.
-pub(crate) async fn stop(State(context): Shared, Name(name): Name) -> Result<Json<Value>, Problem> {
+pub(crate) async fn stop(
+    State(context): Shared,
+    Name(name): Name,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, Problem> {
     let agents = context.board.agents();
     controlled(tokio::spawn(async move { agents.stop(&name).await })).await
 }

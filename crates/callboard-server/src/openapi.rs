@@ -112,9 +112,11 @@ fn operation(route: &Route) -> Option<Operation> {
             Operation::of("The agents and what they announce", agents)
         }
         ("POST", "/v1/agents/{name}/restart") => {
-            Operation::of("Makes the value of an agent again", json!({ "type": "object" }))
+            Operation::of("Makes the value of an agent again", json!({ "type": "object" })).body(body(&json!({}), &[]))
         }
-        ("POST", "/v1/agents/{name}/stop") => Operation::of("Stops an agent", json!({ "type": "object" })),
+        ("POST", "/v1/agents/{name}/stop") => {
+            Operation::of("Stops an agent", json!({ "type": "object" })).body(body(&json!({}), &[]))
+        }
         ("GET", "/v1/agents/{name}/inbox") => {
             let messages = object(
                 &json!({ "agent": text(), "messages": list(json!({ "type": "object" })) }),

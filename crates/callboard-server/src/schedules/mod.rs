@@ -16,14 +16,13 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use callboard::messages::visible;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::firing::{granted, make_room, submit};
 use self::rules::Progress;
 use self::stored::{Definition, Fired, Firing, Read, Schedule, Schedules, Status};
 use self::when::When;
-use crate::body::{Body, Name};
+use crate::body::{Body, Name, Nothing};
 use crate::context::{Context, Shared};
 use crate::delegations::{Request, accepted, shown_run};
 use crate::problem::{Problem, ProblemCode};
@@ -34,11 +33,6 @@ pub(crate) use self::firings::Firings;
 
 /// How often a change is tried again, because the schedule has changed meanwhile.
 const TRIES: usize = 16;
-
-/// A body without keys.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
 
 /// Answers with the schedules, by name.
 pub(crate) async fn list(State(context): Shared) -> Result<Json<Value>, Problem> {
