@@ -124,6 +124,12 @@ impl Pending {
         self.request().turn.run
     }
 
+    /// The turn that waits.
+    #[must_use]
+    pub fn turn(&self) -> TurnId {
+        self.request().turn
+    }
+
     /// When the run stops waiting for it; `None` if it waits as long as it takes.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {

@@ -7,7 +7,7 @@ use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
 use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, DelegationStatus, HostedAgent, InboxMessage};
-use crate::messages::{AgentName, Authority, KeptAgent, NameError, Presence, RequestId};
+use crate::messages::{AgentName, Authority, KeptAgent, NameError, Presence, RequestId, TurnId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerStatus;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
@@ -279,6 +279,28 @@ impl AgentsHandle {
     #[must_use]
     pub fn failed(&self) -> Vec<(AgentName, String)> {
         self.board.scheduler.failed()
+    }
+
+    /// Returns the turns of an agent that have begun and have not ended, also those that wait for something, sorted by run and number.
+    /// Nothing for an agent that the board does not have.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let asks = |turn: Turn| async move { Ok(Command::output(turn.people().ask("Which port?").await?)) };
+    /// let board = Callboard::builder().agent("asks", asks).start().await?;
+    /// let run = board.submit(Task::new("x")).await?;
+    /// run.next_pending().await?;
+    /// assert_eq!(board.agents().turns("asks")[0].run, run.id());
+    /// assert!(board.agents().turns("nobody").is_empty());
+    /// # run.cancel("done").await?;
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn turns(&self, agent: &str) -> Vec<TurnId> {
+        AgentName::new(agent).map(|agent| self.board.scheduler.turns_of(&agent)).unwrap_or_default()
     }
 
     /// Agents that announce themselves or withdraw, from now on.

@@ -190,6 +190,12 @@ impl PeopleHandle {
         self.decider.check(id, by).await
     }
 
+    /// The approval with this id, if it waits for a decision.
+    #[must_use]
+    pub fn envelope(&self, id: ApprovalId) -> Option<Envelope> {
+        self.decider.envelope(id)
+    }
+
     /// Who has approved an approval so far, how many people are missing, and what was decided, as long as that is kept.
     ///
     /// # Errors

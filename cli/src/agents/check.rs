@@ -54,7 +54,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         read = read::read(&arguments.files, None, facts.as_ref()) => read?,
     };
     let names = read.names().into_iter().map(str::to_owned).collect();
-    let Read { sources, definitions, tools, mcp, config } = read;
+    let Read { sources, definitions, tools, mcp, config, .. } = read;
     let models = read::models(&arguments.files)?;
     let mut report = Report::default();
     // Those of the starter team are in no file.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use callboard::AgentSpec;
 use callboard::env::Env;
 use callboard::messages::visible;
+use callboard_agents::tools::Root;
 use callboard_agents::{
     AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, ModelEntry, Models,
 };
@@ -45,6 +46,8 @@ pub(crate) struct LoadedAgents {
     pub(crate) models: Option<Models>,
     /// Where they are from when they are loaded, and what they are for.
     pub(crate) files: AgentFiles,
+    /// The folder that their tools work in.
+    pub(crate) root: Root,
 }
 
 /// Whether an agent with a model may run commands.
@@ -72,7 +75,7 @@ pub(crate) async fn load(
 ) -> Result<LoadedAgents, Failure> {
     let all = read::read(files, hidden, facts).await?;
     let names: BTreeSet<String> = all.names().into_iter().map(str::to_owned).collect();
-    let Read { sources, definitions: read, tools, mcp, config } = all;
+    let Read { sources, definitions: read, tools, root, mcp, config } = all;
     let config = config?;
     if let Some(named) = named {
         check_named(files, named)?;
@@ -86,7 +89,7 @@ pub(crate) async fn load(
     }
     let roles = config.roles;
     if files.are_missing() {
-        return starter::load(files, (read, tools), named);
+        return starter::load(files, (read, tools, root), named);
     }
     let folder = AgentFolder::new(files.folder()).tools(&tools).root(&files.root).leaving(left.iter().copied());
     let folder = folder.roles(&roles);
@@ -136,7 +139,7 @@ pub(crate) async fn load(
     let (names, models) = (names_of(&built_in), known_models(folder.current_models(), named));
     let watch = Watch::new(folder, built_in);
     let files = watch.files();
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: Some(watch), files })
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: Some(watch), files, root })
 }
 
 /// The models whose providers are known.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard::messages::Effect;
-use callboard_agents::Definition;
+use callboard_agents::{Definition, MetaTool};
 use callboard_server::AgentFile;
 
 use crate::quote::quoted;
@@ -11,8 +11,15 @@ use crate::quote::quoted;
 /// The name of an agent, and what its file says.
 pub(super) fn of<'t>(file: &str, definition: &Definition, team: impl Iterator<Item = &'t str>) -> (String, AgentFile) {
     let facts = facts(definition).into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let file = AgentFile { path: file.to_owned(), facts, team: team.map(str::to_owned).collect() };
+    let team = team.filter(|_| gives_tasks(definition)).map(str::to_owned).collect();
+    let file = AgentFile { path: file.to_owned(), facts, team };
     (definition.name.to_string(), file)
+}
+
+/// Whether it has a tool by which it gives tasks or control to the agents that it knows of; programs may always.
+fn gives_tasks(definition: &Definition) -> bool {
+    let gives = |tool: &str| [MetaTool::Task, MetaTool::HandoffToAgent].iter().any(|own| own.name() == tool);
+    definition.allowed_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| gives(tool)))
 }
 
 fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
@@ -47,9 +54,15 @@ fn of_kind(definition: &Definition) -> Vec<(&'static str, String)> {
     vec![
         ("Mode", definition.mode.name().to_owned()),
         ("Tools", tools),
-        ("People are asked each time about", joined(&definition.ask)),
+        ("People are asked before each use of", asked(definition)),
         ("Models", joined(&models)),
     ]
+}
+
+/// The tools about which people are asked: the dangerous ones of agents from files, and those that the file names.
+fn asked(definition: &Definition) -> String {
+    let named = definition.ask.iter().map(|tool| &**tool);
+    std::iter::once("tools that write, execute or send").chain(named).collect::<Vec<_>>().join(", ")
 }
 
 fn limits(definition: &Definition) -> String {
@@ -68,4 +81,28 @@ fn limits(definition: &Definition) -> String {
 
 fn joined(names: &[Arc<str>]) -> String {
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    fn said(tools: &str) -> AgentFile {
+        let text =
+            format!("[agent]\nname = \"a\"\nsystem_prompt = \"x\"\n[agent.capabilities]\nallowed_tools = [{tools}]\n");
+        let definition = Definition::from_toml("a.toml", &text).unwrap();
+        let (name, file) = of("a.toml", &definition, ["b"].into_iter());
+        assert_eq!(name, "a");
+        file
+    }
+
+    #[test]
+    fn a_file_says_which_tools_its_agent_has_and_whom_it_gives_tasks_to() {
+        let (alone, leads) = (said("\"FileRead\""), said("\"FileRead\", \"Task\""));
+        assert!(alone.facts.contains(&("Tools", "FileRead".to_owned())), "{alone:?}");
+        assert!(alone.facts.iter().all(|(_, value)| !value.is_empty()), "{alone:?}");
+        assert_eq!((alone.team.as_slice(), leads.team.as_slice()), (&[][..], &["b".to_owned()][..]));
+    }
 }

@@ -116,6 +116,8 @@ pub(super) struct Read {
     pub(super) sources: Vec<DefinitionSource>,
     pub(super) definitions: Vec<Result<Definition, Defects>>,
     pub(super) tools: Tools,
+    /// The folder that these work in.
+    pub(super) root: Root,
     /// The file of servers, if there is one. Without it agents that name tools of servers have defects.
     pub(super) mcp: Result<Option<Mcp>, Invalid>,
     /// The settings. Without them agents may seem to ask for more than their roles grant.
@@ -184,7 +186,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>, facts: Option<&Kn
         Some(problem) => Err(Defects::of(&source.origin, None, vec![Defect { problem, advice: None, place: None }])),
     };
     let definitions = definitions.into_iter().zip(problems).zip(&sources).map(or_unread).collect();
-    Ok(Read { sources, definitions, tools, mcp, config })
+    Ok(Read { sources, definitions, tools, root, mcp, config })
 }
 
 /// The files that define agents and their permissions, here and at a start without these options: tools may not change them.

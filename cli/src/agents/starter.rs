@@ -2,6 +2,7 @@
 //! and no file is written.
 
 use callboard::env::Env;
+use callboard_agents::tools::Root;
 use callboard_agents::{Defects, Definition, LlmAgent, Models, Teammate, Tools};
 
 use crate::page::Failure;
@@ -22,7 +23,7 @@ pub(super) const REMARK: &str =
 /// The team and the built-in agents, for a board. `named` is the model that all use.
 pub(super) fn load(
     files: &Files,
-    (read, tools): (Vec<Result<Definition, Defects>>, Tools),
+    (read, tools, root): (Vec<Result<Definition, Defects>>, Tools, Root),
     named: Option<&str>,
 ) -> Result<LoadedAgents, Failure> {
     let definitions: Result<Vec<Definition>, Defects> = read.into_iter().collect();
@@ -48,5 +49,5 @@ pub(super) fn load(
     let (names, invalid) = (names_of(&built_in), InvalidAgents::default());
     let (models, mut files) = (known_models(Some(&models), named), built_in.files());
     files.descriptions.extend(team.into_iter().map(|agent| (agent.name, agent.description)));
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: None, files })
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: None, files, root })
 }

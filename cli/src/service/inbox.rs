@@ -152,6 +152,8 @@ impl Listed {
             Place::Left(continuation) => {
                 line(format!("no process works on it; to continue it, and decide then: {}", visible(continuation)));
             }
+            // Whoever reads it may not decide.
+            Place::Server | Place::Board(_) if self.item["may_not"].is_string() => {}
             Place::Server | Place::Board(_) => {
                 for action in self.item["actions"].as_array().into_iter().flatten() {
                     let command = action["command"].as_str().unwrap_or_default();
@@ -435,7 +437,8 @@ async fn card(listed: &Listed, stores: &Stores) -> Option<String> {
     };
     let item = accepted(answer.ok()?).ok()?;
     let change = item["difference"].as_str().map(|lines| format!("what changes in the file\n{lines}"));
-    Some(item["card"].as_str()?.to_owned() + &change.unwrap_or_default())
+    let note = item["difference_note"].as_str().map(|note| format!("{}\n", visible(note)));
+    Some([item["card"].as_str()?.to_owned(), change.unwrap_or_default(), note.unwrap_or_default()].concat())
 }
 
 /// Asks until the answer is one.

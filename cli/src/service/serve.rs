@@ -15,7 +15,7 @@ use callboard::env::Env;
 use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard::{AgentSpec, Callboard};
-use callboard_agents::hide_from_programs;
+use callboard_agents::{hide_from_programs, tools};
 use callboard_channels::email::EmailChannel;
 use callboard_channels::matrix::MatrixChannel;
 use callboard_channels::telegram::TelegramChannel;
@@ -52,6 +52,8 @@ use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
 use super::{email, matrix, telegram, webhooks};
 
+/// The most failures that are counted in the first line.
+const MAX_FAILURES: usize = 500;
 /// How often a server that starts looks whether the one before it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -143,6 +145,10 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let url = url_of(address, tls.is_some());
         let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
         server = server.agent_files(files.subscribe());
+        let of_tools = loaded.root.clone();
+        server = server.changed_texts(move |action| {
+            tools::changed_text(&of_tools, action).map(|text| text.map_err(|error| error.to_string()))
+        });
         server = server.limits(settings.limits).trusted_proxies(settings.proxies).people(people.tokens());
         let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
@@ -229,7 +235,12 @@ async fn watch_over(
         let line = visible(&command_line("sign-in", stores.named()));
         note(&format!("the pages are at {pages}; to sign in: {line}"));
     }
-    let line = format!("{running} running · {waiting} waiting for you · {} failed          {url}", invalid.len());
+    let failures =
+        board.dead_letters().open(None, MAX_FAILURES).await.map_err(|error| Failure::failed(error.to_string()))?;
+    let (conflicts, letters): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| failure.is_conflict);
+    let failed = invalid.len() + letters.len() + board.quarantined().len();
+    let waiting = waiting + conflicts.len();
+    let line = format!("{running} running · {waiting} waiting for you · {failed} failed          {url}");
     writeln!(io::stdout(), "{line}")
         .map_err(|error| Failure::failed(format!("the address cannot be written: {error}")))?;
     let (people, mut shown) = (board.people(), BTreeSet::new());

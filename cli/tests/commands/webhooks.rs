@@ -129,13 +129,17 @@ fn doctor_reports_webhooks_and_with_online_sends_each_a_ping() {
     let looked_at = project.callboard(&["doctor"]).out;
     let line = "ok       webhooks each has a secret; --online sends each a message of the type ping\n";
     assert!(looked_at.contains(line), "{looked_at}");
+    // What `--online` asks the model.
+    project.model.answers("yes");
     let looked_at = project.callboard(&["doctor", "--online"]).out;
     assert!(
         looked_at.contains("failed   webhooks slack takes no message: ") && !looked_at.contains(CANARY),
         "{looked_at}"
     );
     let relay = Relay::start();
-    let looked_at = self::project(&relay.address).callboard(&["doctor", "--online"]).out;
+    let project = self::project(&relay.address);
+    project.model.answers("yes");
+    let looked_at = project.callboard(&["doctor", "--online"]).out;
     assert!(looked_at.contains("ok       webhooks slack takes messages\n"), "{looked_at}");
     assert_eq!(relay.message("ping")["data"], json!({}));
 }

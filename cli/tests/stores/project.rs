@@ -914,7 +914,7 @@ fn the_store_of_a_killed_process_can_be_opened_at_once() {
     let project = Project::new();
     let agent = program("spawner", &["sh", "-c", "exit 1"]);
     fs::write(project.folder.path().join("agents/spawner.toml"), agent).unwrap();
-    for round in 0..60 {
+    for round in 0..30 {
         let run = ["run", "x", "--to", "spawner", "--store", "data", "--limits", r#"{"attempts":9}"#];
         let mut child = project.command(&run).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -922,7 +922,7 @@ fn the_store_of_a_killed_process_can_be_opened_at_once() {
         // A little later in each round, around the moment at which the program is started.
         #[allow(clippy::disallowed_methods, reason = "the kill comes at a moment of real time")]
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_micros(100 * round) {}
+        while begun.elapsed() < Duration::from_micros(200 * round) {}
         child.kill().unwrap();
         let next = project.callboard(&["runs", "show", &id, "--store", "data"]);
         assert_eq!(next.code, Some(0), "round {round}: {}", next.error);

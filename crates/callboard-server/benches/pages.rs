@@ -1,7 +1,11 @@
 //! What the pages cost: `cargo bench -p callboard-server --bench pages`. Times are from a request to the whole of its answer, in this
-//! process, without a network: medians and, for decisions, the 95th percentile.
+//! process, without a network: medians and, for decisions, the 95th percentile. Where Chromium is installed, it has the overview open
+//! over a connection while there are turns, and reports its longest task.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
+
+#[path = "../../../tests/common/browser.rs"]
+mod browser;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,6 +23,7 @@ use callboard_server::{PagesAt, Scope, Server, TokenSpec, Tokens};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tower::ServiceExt as _;
 
@@ -46,7 +51,7 @@ struct Pages {
     _folder: TempDir,
 }
 
-/// A browser that has signed in: its cookie, and the text of its pages.
+/// Somebody who has signed in: their cookie, and the text of their pages.
 struct Browser {
     cookie: String,
     csrf: String,
@@ -82,11 +87,14 @@ impl Pages {
         for at in 0..3 {
             tokens.add(TokenSpec::new(&format!("t{at}"), Scope::ALL)).unwrap();
         }
-        let at = PagesAt::Loopback { port: 7420, has_tls: false };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = PagesAt::Loopback { port: listener.local_addr().unwrap().port(), has_tls: false };
         let server = Server::new(board.clone(), tokens).dashboard(&at).unwrap();
         let origin = server.pages().unwrap().to_owned();
         let (router, sockets) = (server.router(), folder.path().join("sockets"));
         let socket = listen(&sockets, "a").await.unwrap();
+        let over_http = server.clone();
+        tokio::spawn(async move { over_http.serve(listener, std::future::pending()).await });
         tokio::spawn(async move { server.serve_private(socket, std::future::pending()).await });
         Self { board, router, private: Client::new(&sockets, "a"), origin, _folder: folder }
     }
@@ -104,10 +112,15 @@ impl Pages {
         self.send("GET", path, &[("Cookie", &browser.cookie), ("Sec-Fetch-Site", "same-origin")], "").await
     }
 
-    async fn sign_in(&self, token: Option<&str>) -> Browser {
+    /// The URL of a new link.
+    async fn link(&self, token: Option<&str>) -> String {
         let body = token.map_or_else(|| json!({}), |token| json!({ "token": token }));
         let link = self.private.request("POST", "/v1/sign-in", Some(&body)).await.unwrap().1;
-        let secret = link["url"].as_str().unwrap().split_once('#').unwrap().1.to_owned();
+        link["url"].as_str().unwrap().to_owned()
+    }
+
+    async fn sign_in(&self, token: Option<&str>) -> Browser {
+        let secret = self.link(token).await.split_once('#').unwrap().1.to_owned();
         let origin = [("Origin", &*self.origin), ("Sec-Fetch-Site", "same-origin")];
         let answer = self.send("POST", "/sign-in", &origin, &json!({ "secret": secret }).to_string()).await;
         let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
@@ -202,9 +215,26 @@ async fn turns(pages: &Pages) -> Duration {
     processor_time().checked_sub(before).unwrap()
 }
 
-/// What so many dashboards add to the cost of turns. One reads its page again after each event, as a browser does.
+/// Chromium with the overview open; `None` where it is not installed. It notes each task that blocks the page for more than 50 ms.
+async fn chromium(pages: &Pages) -> Option<browser::Browser> {
+    const NOTED: &str = "globalThis.longest = 0; new PerformanceObserver((list) => { for (const task of list.getEntries()) longest = Math.max(longest, task.duration); }).observe({ type: 'longtask', buffered: false })";
+    let link = pages.link(None).await;
+    let opened = tokio::task::spawn_blocking(move || {
+        let mut browser = browser::Browser::start()?;
+        browser.opens(&link);
+        browser.until("Page.loadEventFired");
+        browser.sees("document.querySelector('#state')?.textContent === 'Live'");
+        browser.value(&format!("{NOTED};0"));
+        Some(browser)
+    });
+    opened.await.unwrap()
+}
+
+/// What so many dashboards add to the cost of turns. One reads its page again after each event, as a browser does, or is one.
 async fn dashboards(pages: &Arc<Pages>, browsers: &[Arc<Browser>], count: usize) {
     let before = turns(pages).await;
+    let chromium = chromium(pages).await;
+    let reads_again = chromium.is_none();
     let (events, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let mut watching = Vec::new();
     for at in 0..count {
@@ -216,7 +246,7 @@ async fn dashboards(pages: &Arc<Pages>, browsers: &[Arc<Browser>], count: usize)
             let mut stream = stream.into_body().into_data_stream();
             while let Some(Ok(_)) = stream.next().await {
                 events.fetch_add(1, Ordering::Relaxed);
-                if at == 0 {
+                if at == 0 && reads_again {
                     text(pages.get(&browser, "/parts/overview").await).await;
                 }
                 if is_over.load(Ordering::Relaxed) {
@@ -237,6 +267,10 @@ async fn dashboards(pages: &Arc<Pages>, browsers: &[Arc<Browser>], count: usize)
         share(after),
         events.load(Ordering::Relaxed) as f64 / count as f64 / WATCHED_FOR.as_secs_f64()
     );
+    if let Some(mut chromium) = chromium {
+        let longest = tokio::task::spawn_blocking(move || chromium.value("longest")).await.unwrap();
+        println!("{:<52} {longest} ms", "the longest task of more than 50 ms in the browser");
+    }
 }
 
 #[tokio::main]
@@ -262,6 +296,8 @@ async fn main() {
     pages.time(&browser, &format!("the list of runs, {RUNS} in the store"), "/runs").await;
     let path = format!("/runs/{}", long.id());
     pages.time(&browser, &format!("a run of {} events that waits", history.len()), &path).await;
+    pages.time(&browser, "its turn", &format!("{path}/turns/1")).await;
+    pages.time(&browser, "the same run after the event 50,000", &format!("{path}/journal?event=50000")).await;
     // Each look at what waits goes through the records of an open turn, and this one has very many.
     let id = long.next_pending().await.unwrap().unwrap().id();
     pages.board.people().answer(id, json!("yes"), "ann").await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use callboard::Callboard;
-use callboard::messages::Timestamp;
+use callboard::messages::{Envelope, Timestamp};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use crate::audit::Audit;
 use crate::dashboard::state::Dashboard;
 use crate::decisions::receiver::Receiver;
 use crate::figures::{Answered, Measured};
-use crate::inbox::{Live, Reading, Sources};
+use crate::inbox::{Changed, Live, Present, Reading, Sources};
 use crate::index::Index;
 use crate::knowledge::base::FactsCell;
 use crate::limits::HttpLimits;
@@ -25,7 +25,7 @@ use crate::proxies::Network;
 use crate::rates::Rates;
 use crate::schedules::Firings;
 use crate::streams::Streams;
-use crate::tokens::{Caller, Tokens};
+use crate::tokens::{Caller, Scope, Tokens};
 
 /// The board and the settings of the server.
 #[derive(Clone)]
@@ -37,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) arriving: Arriving,
     pub(crate) index: Index,
     pub(crate) reading: Reading,
+    /// What actions would change.
+    pub(crate) changed: Changed,
     pub(crate) live: Live,
     pub(crate) rates: Rates,
     pub(crate) firings: Firings,
@@ -84,6 +86,7 @@ impl Context {
             arriving,
             index,
             reading: Reading::default(),
+            changed: Changed::default(),
             live: Live::default(),
             rates,
             firings,
@@ -100,6 +103,14 @@ impl Context {
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }
+    }
+
+    /// The text that an action would change, for a caller who may decide about it.
+    pub(crate) async fn changed_by(&self, caller: &Caller, envelope: &Envelope) -> Present {
+        if !caller.scopes.contains(&Scope::Approve) {
+            return None;
+        }
+        self.changed.of(envelope, self.now()).await
     }
 
     /// The same with these origins, and with event streams that end by themselves.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::audit::Begun;
 use crate::body::{Body, Id, present};
 use crate::context::{Context, Shared};
 use crate::json::{self as shapes, Shape, time};
@@ -115,7 +116,7 @@ pub(crate) async fn create(
     task.trace_parent = trace_parent(&headers).map(|parent| of_client(parent, &task));
     let fold = submit(&context, task).await?;
     let run = fold.submission().run;
-    Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold).await?))
+    Ok(begun(run, &format!("delegations/{run}"), shown(&context, &fold).await?))
 }
 
 /// Submits a task, or finds the run that an earlier request with the same id has begun.
@@ -139,6 +140,13 @@ pub(crate) async fn submit(context: &Context, task: Task) -> Result<Run, Problem
 /// The answer with a delegation that was accepted. Its location is relative, because the router may be mounted below another path.
 pub(crate) fn accepted(location: &str, delegation: impl Serialize) -> Response {
     (StatusCode::ACCEPTED, [(LOCATION, location)], Json(delegation)).into_response()
+}
+
+/// The same of a request that has begun this run.
+fn begun(run: RunId, location: &str, delegation: impl Serialize) -> Response {
+    let mut response = accepted(location, delegation);
+    response.extensions_mut().insert(Begun(run));
+    response
 }
 
 /// The run with this id, if there is one.
@@ -379,7 +387,7 @@ pub(crate) async fn fork(
 /// The answer with a delegation that began from another.
 async fn began(context: &Context, caller: &Caller, run: RunHandle) -> Result<Response, Problem> {
     let shown = readable(caller, shown(context, &run.read().await?).await?);
-    Ok(accepted(&format!("../{}", run.id()), shown))
+    Ok(begun(run.id(), &format!("../{}", run.id()), shown))
 }
 
 /// The delegation that a query names: `/delegation-status?id=ID`.

@@ -9,7 +9,7 @@ use callboard::AnswerError;
 use callboard::actors::approvals::Card;
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{
-    ApprovalId, Decision, Pending, PendingId, Response, Resume, RunEvent, RunId, Terms, visible,
+    ApprovalId, Decision, Envelope, Pending, PendingId, Response, Resume, RunEvent, RunId, Terms, visible,
 };
 use futures::StreamExt as _;
 use serde::Deserialize;
@@ -120,10 +120,12 @@ pub(crate) async fn respond(
     let decider = self::decider(context, caller)?;
     let by = Arc::clone(&decider);
     let people = context.board.people().via(caller.via());
-    let run = match &response {
-        Response::ApproveEdited(_) => people.pending().await.iter().find(|open| open.id() == id).map(Pending::run),
-        _ => None,
+    let asked = match id {
+        PendingId::Approval(id) => people.envelope(id),
+        PendingId::Question(_) | PendingId::Node(_) | PendingId::Attention(_) => None,
     };
+    let run =
+        asked.as_ref().filter(|_| matches!(response, Response::ApproveEdited(_))).map(|asked| asked.request.turn.run);
     // In a task of its own: a client that leaves ends the handler, and a decision that is stored also has to reach its run.
     let answered = tokio::spawn(async move { people.answer(id, response, &by).await });
     let votes = match answered.await.map_err(|error| Problem::internal(&error))? {
@@ -138,6 +140,11 @@ pub(crate) async fn respond(
         Err(error) => return Err(error.into()),
     };
     let mut answer = json!({ "by": decider });
+    if let Some(Envelope { request, agent, action, .. }) = asked {
+        answer["about"] = json!({
+            "request_id": request.turn.run, "agent": agent, "action": named(&action.action), "target": named(&action.target),
+        });
+    }
     if let (Some(votes), PendingId::Approval(approval)) = (votes, id) {
         answer["decided"] = votes.decision.is_some().into();
         answer["outcome"] = json!(votes.decision.as_ref().map(outcome));
@@ -147,6 +154,13 @@ pub(crate) async fn respond(
         add(&mut answer, shapes::votes(&votes));
     }
     Ok(answer)
+}
+
+/// The most characters of a name of an action, and of what it is done to, in the answer to a decision and in the audit log.
+const MAX_NAMED: usize = 200;
+
+fn named(text: &str) -> String {
+    visible(text).chars().take(MAX_NAMED).collect()
 }
 
 /// How long the answer to a decision waits for the approval that it leads to.

@@ -13,7 +13,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use callboard::Callboard;
-use callboard::messages::visible;
+use callboard::messages::{Action, visible};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
@@ -22,6 +22,7 @@ use crate::agent_files::AgentFiles;
 use crate::audit::{self, Audit};
 use crate::context::Context;
 use crate::figures::{self, Measured};
+use crate::inbox::Changed;
 use crate::limits::HttpLimits;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
@@ -217,6 +218,18 @@ impl Server {
         Self { context: Arc::new(Context { files: Some(files), ..renewed }) }
     }
 
+    /// Sets what reads the text that an action would change, such as that of the file which a tool writes: those who may decide about
+    /// the action see line by line what it changes, or why that cannot be shown (`Err`). It may block, and is called once for an
+    /// approval in two seconds.
+    #[must_use]
+    pub fn changed_texts(
+        self,
+        read: impl Fn(&Action) -> Option<Result<String, String>> + Send + Sync + 'static,
+    ) -> Self {
+        let renewed = self.context.renewed(self.context.origins.clone());
+        Self { context: Arc::new(Context { changed: Changed::by(read), ..renewed }) }
+    }
+
     /// Adds text for Prometheus to the figures at `/v1/metrics`, such as that of the recorder which the process has for the
     /// feature `metrics` of callboard.
     #[must_use]
@@ -281,8 +294,9 @@ impl Server {
     }
 }
 
-async fn unknown_path(uri: Uri) -> Problem {
-    Problem::not_found(format!("there is no {}", visible(uri.path())))
+async fn unknown_path(State(context): State<Arc<Context>>, request: Request) -> Response {
+    let problem = || Problem::not_found(format!("there is no {}", visible(request.uri().path()))).into_response();
+    dashboard::absent(&context, &request).unwrap_or_else(problem)
 }
 
 /// What is around each request: it is for this server, bounded in time and recorded, also if a handler panics. One layer does it all:
@@ -316,6 +330,6 @@ async fn around(
     };
     let (status, code) = (response.status(), response.extensions().get::<ProblemCode>().copied());
     context.answered.count(status, code);
-    recorded.end(status, code);
+    recorded.answered(&response);
     response
 }

@@ -61,6 +61,11 @@ impl Decider {
         }
     }
 
+    /// The open question with this id, if there is one.
+    pub(crate) fn envelope(&self, id: ApprovalId) -> Option<Envelope> {
+        self.queue.envelope(id)
+    }
+
     /// The number of questions without a decision, including expired ones whose runs have not been notified yet.
     pub(crate) fn pending(&self) -> usize {
         self.queue.open().len()

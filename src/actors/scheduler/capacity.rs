@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::env::Mutant;
-use crate::messages::{AgentName, Refusal};
+use crate::messages::{AgentName, Refusal, TurnId};
 
 use super::availability::Availability;
 use super::status::AgentLoad;
@@ -55,6 +55,18 @@ impl Scheduler {
     /// The agents that were rebuilt too often, each with the error.
     pub(crate) fn failed(&self) -> Vec<(AgentName, String)> {
         self.state.lock().agents.iter().filter_map(|agent| agent.failure()).collect()
+    }
+
+    /// The turns of an agent that have begun and have not ended, sorted.
+    pub(crate) fn turns_of(&self, name: &AgentName) -> Vec<TurnId> {
+        let mut state = self.state.lock();
+        let mut turns: Vec<TurnId> = state
+            .agent(name)
+            .into_iter()
+            .flat_map(|agent| agent.running().map(|(id, _)| *id).collect::<Vec<_>>())
+            .collect();
+        turns.sort_unstable();
+        turns
     }
 
     /// All agents at this moment.

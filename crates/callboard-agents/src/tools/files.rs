@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use callboard::messages::{Intent, Json, Reconciled};
+use callboard::messages::{Action, Intent, Json, Reconciled};
 use callboard_text::{cut, quoted};
 use cap_std::fs::{Dir, OpenOptions};
 use futures::FutureExt;
@@ -22,6 +22,9 @@ const MAX_WRITE: usize = 1 << 20;
 
 /// The most bytes of a line that are shown.
 const MAX_LINE: usize = 2000;
+
+/// The name of the tool that writes files.
+const WRITE: &str = "FileWrite";
 
 /// The bytes that remain for the note below the lines.
 const REMARKS: usize = 512;
@@ -128,10 +131,32 @@ struct Write {
     new: Option<String>,
 }
 
+impl Write {
+    fn wrong(&self, why: Why) -> PathError {
+        PathError { path: self.path.clone(), why }
+    }
+}
+
 /// The change of a file.
 enum Change {
     Whole(String),
     Part { old: String, new: String },
+}
+
+impl Change {
+    fn of(content: Option<String>, old: Option<String>, new: Option<String>) -> Result<Self, ToolError> {
+        match (content, old, new) {
+            (Some(content), None, None) => Ok(Self::Whole(content)),
+            (None, Some(old), Some(new)) if !old.is_empty() => Ok(Self::Part { old, new }),
+            (None, Some(_), Some(_)) => Err(ToolError("`old` is empty; give `content` for a whole file".to_owned())),
+            (content, old, new) => {
+                let has = [("content", content.is_some()), ("old", old.is_some()), ("new", new.is_some())];
+                let given: Vec<_> = has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
+                let given = if given.is_empty() { "neither".to_owned() } else { given.join(" and ") };
+                Err(ToolError(format!("give `content`, or `old` and `new`; here is {given}")))
+            }
+        }
+    }
 }
 
 /// Writes a text file, or replaces one place of it. Name: `FileWrite`.
@@ -143,7 +168,7 @@ pub fn file_write(root: &Root) -> impl Tool {
     let (root, written_root) = (root.clone(), root.clone());
     let description = "Writes a text file, with missing folders: the whole of it (`content`), or one place of it (`old`, \
                        which must be in the file exactly once, becomes `new`). At most 1 MiB.";
-    let spec = ToolSpec::of::<Write>("FileWrite", description, Effect::Writes).target("path");
+    let spec = ToolSpec::of::<Write>(WRITE, description, Effect::Writes).target("path");
     let tool = of_spec(spec, move |write: Write, _scope| {
         let root = root.clone();
         blocking(move |given_up| written(&root, write, given_up))
@@ -164,7 +189,9 @@ impl<T: Tool> Tool for FileWrite<T> {
 
     fn check(&self, arguments: &Json) -> Result<(), ToolError> {
         let path = arguments.get("path").and_then(|path| path.as_str());
-        Ok(path.map_or(Ok(()), |path| self.root.check_text_to_change(path))?)
+        path.map_or(Ok(()), |path| self.root.check_text_to_change(path))?;
+        let Ok(Write { content, old, new, .. }) = arguments.parse::<Write>() else { return Ok(()) };
+        check_size(&Change::of(content, old, new)?)
     }
 
     fn look(&self, arguments: &Json) -> Option<BoxFuture<'static, Result<(), ToolError>>> {
@@ -239,6 +266,19 @@ fn current_content(root: &Root, path: &str) -> CurrentContent {
     }
 }
 
+/// The text of the file that a use of `FileWrite` changes, as it is now, or why it cannot be shown; empty where a new file is written, and
+/// `None` for other actions. It reads the file: whoever decides about the action may see what is lost.
+#[must_use]
+pub fn changed_text(root: &Root, action: &Action) -> Option<Result<String, ToolError>> {
+    let write: Write = action.arguments.parse().ok().filter(|_| &*action.action == WRITE)?;
+    let is_whole = write.content.is_some();
+    match root.find(&write.path).and_then(|place| place.open().map(|_| place).map_err(|why| write.wrong(why))) {
+        Ok(place) => Some(text_at(&place, &write.path, MAX_WRITE)),
+        Err(PathError { why: Why::Missing, .. }) if is_whole => Some(Ok(String::new())),
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
 /// The outcome of a write whose result was lost. A file is replaced as a whole, so it has the old or the new content; if it has
 /// neither, another writer has changed it since, and the outcome is unknown.
 fn reconciled(current: &CurrentContent, before: &Json, write: &Write) -> Reconciled<ToolOutput> {
@@ -260,19 +300,7 @@ fn reconciled(current: &CurrentContent, before: &Json, write: &Write) -> Reconci
 
 fn written(root: &Root, write: Write, given_up: &GivenUp) -> Result<ToolOutput, ToolError> {
     let path = write.path;
-    let change = match (write.content, write.old, write.new) {
-        (Some(content), None, None) => Change::Whole(content),
-        (None, Some(old), Some(new)) if !old.is_empty() => Change::Part { old, new },
-        (None, Some(_), Some(_)) => {
-            return Err(ToolError("`old` is empty; give `content` for a whole file".to_owned()));
-        }
-        (content, old, new) => {
-            let has = [("content", content.is_some()), ("old", old.is_some()), ("new", new.is_some())];
-            let given: Vec<_> = has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
-            let given = if given.is_empty() { "neither".to_owned() } else { given.join(" and ") };
-            return Err(ToolError(format!("give `content`, or `old` and `new`; here is {given}")));
-        }
-    };
+    let change = Change::of(write.content, write.old, write.new)?;
     let wrong = |why| PathError { path: path.clone(), why };
     if path.ends_with('/') {
         return Err(wrong(Why::Folder).into());

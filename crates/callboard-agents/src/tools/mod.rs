@@ -29,7 +29,7 @@ mod shell;
 use super::{Tools, ToolsError};
 
 pub use context::{context_delete, context_get, context_query, context_search, context_set, context_touch};
-pub use files::{file_read, file_write};
+pub use files::{changed_text, file_read, file_write};
 #[cfg(feature = "http")]
 pub use http::HttpGet;
 pub use root::{Root, RootError};

@@ -1245,6 +1245,23 @@ fn what_leads_outside_by_its_text_is_known_before_it_is_used() {
 }
 
 #[test]
+fn a_write_that_is_none_is_refused_before_anybody_is_asked_about_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = tools::file_write(&Root::open(folder.path()).unwrap());
+    for (arguments, why) in [
+        (json!({ "path": "a", "old": "x", "content": "y" }), "here is content and old"),
+        (json!({ "path": "a", "new": "y" }), "here is new"),
+        (json!({ "path": "a" }), "here is neither"),
+        (json!({ "path": "a", "old": "", "new": "y" }), "`old` is empty"),
+        (json!({ "path": "a", "content": "x".repeat((1 << 20) + 1) }), "bytes are too many"),
+    ] {
+        let error = write.check(&arguments.into()).unwrap_err();
+        assert!(error.0.contains(why), "{error}");
+    }
+    assert_eq!(write.check(&json!({ "path": "a", "old": "x", "new": "" }).into()), Ok(()));
+}
+
+#[test]
 fn what_defines_agents_is_refused_by_its_path_before_anybody_is_asked_about_it() {
     let folder = tempfile::tempdir().unwrap();
     let inside = |path: &str| folder.path().join(path);

@@ -13,7 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
-use callboard::messages::{Timestamp, visible};
+use axum::response::Response;
+use callboard::messages::{RunId, Timestamp, visible};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
@@ -203,6 +204,9 @@ impl Sender {
         let kept = |name: &str| Some((name.to_owned(), answer.get(name).filter(|value| value.is_string())?.clone()));
         let mut outcome: Map<_, _> = ["approval", "outcome", "replaced_by"].into_iter().filter_map(kept).collect();
         outcome.entry("outcome").or_insert_with(|| "vote".into());
+        if let Some(about) = answer.get("about").and_then(Value::as_object) {
+            outcome.extend(about.clone());
+        }
         let _ = self.outcome.set(outcome);
     }
 
@@ -221,6 +225,10 @@ impl Sender {
         let _ = self.who.set(Who::Counted);
     }
 }
+
+/// The run that a request has begun, among the extensions of its response.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun(pub(crate) RunId);
 
 /// A request that is under way. It is recorded also if the client leaves before the response.
 pub(crate) struct Entry {
@@ -249,6 +257,14 @@ impl Entry {
     /// Records how it ended.
     pub(crate) fn end(mut self, status: StatusCode, code: Option<ProblemCode>) {
         self.outcome = Some((status, code));
+    }
+
+    /// Records how it ended that is answered so.
+    pub(crate) fn answered(self, response: &Response) {
+        if let Some(Begun(run)) = response.extensions().get() {
+            let _ = self.sender.outcome.set(Map::from_iter([("request_id".to_owned(), json!(run))]));
+        }
+        self.end(response.status(), response.extensions().get().copied());
     }
 }
 

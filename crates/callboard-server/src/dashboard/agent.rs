@@ -6,7 +6,7 @@ use callboard::messages::Presence;
 use callboard::supervision::tree::TreeNode;
 use maud::{Markup, html};
 
-use super::agents::{breaker_line, node};
+use super::agents::{at_work, breaker_line, node};
 use super::pages::{self, Reader, segment};
 use super::run::texts::{cut_lines, line, lines, shown_time};
 use crate::agent_files::{AgentFile, AgentFiles};
@@ -48,6 +48,7 @@ async fn shown(context: &Context, caller: &Caller, name: &str) -> Result<Markup,
         h1.title { bdi { (line(name, MAX_NAME)) } }
         (state(presence.as_ref(), error.is_some()))
         @if let Some(text) = files.descriptions.get(name) { p dir="auto" { (lines(text, MAX_TEXT)) } }
+        (at_work(&agents.turns(name), 0.0))
         (breaker_line(agents.breaker(name)))
         @if let Some(error) = error.filter(|_| is_admin) {
             details data-key="error" open { summary { "Its error" } pre.text dir="auto" { (cut_lines(&error, MAX_REASON)) } }
@@ -67,7 +68,7 @@ async fn shown(context: &Context, caller: &Caller, name: &str) -> Result<Markup,
 fn state(presence: Option<&Presence>, has_failed: bool) -> Markup {
     let (words, tone) = match presence {
         _ if has_failed => ("failed", "bad"),
-        Some(presence) if presence.is_available => ("runs", "good"),
+        Some(presence) if presence.is_available => ("running", "good"),
         Some(_) | None => ("stopped", "dim"),
     };
     html! {
@@ -121,7 +122,7 @@ fn actions(name: &str) -> Markup {
     };
     html! {
         (form("restart", "Start again …", "Its value is made again; turns that it works on begin again.", "Start the agent again"))
-        (form("stop", "Stop …", "Turns under way finish. What is given to it waits two minutes for an agent of this name, and fails then.", "Stop the agent"))
+        (form("stop", "Stop …", "Turns under way finish. What is given to it waits two minutes for an agent of this name, and fails then. It is in no list until its file changes, or the server starts again.", "Stop the agent"))
     }
 }
 

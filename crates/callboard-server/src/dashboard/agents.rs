@@ -7,13 +7,14 @@ use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use callboard::messages::{Presence, visible};
+use callboard::messages::{Presence, TurnId, visible};
 use callboard::supervision::runs::{BreakerState, BreakerStatus};
 use callboard::supervision::tree::{ActorState, TreeNode};
 use maud::{Markup, html};
 
+use super::measured::Figures;
 use super::pages::{self, Reader, segment};
-use super::run::texts::{line, lines, shown_time, span};
+use super::run::texts::{line, lines, short, shown_time, span};
 use crate::context::{Context, Shared};
 use crate::knowledge::reserved;
 use crate::problem::Problem;
@@ -25,6 +26,8 @@ const MAX_AGENTS: usize = 200;
 const MAX_ACTORS: usize = 500;
 const MAX_NAME: usize = 60;
 const MAX_TEXT: usize = 300;
+/// The most turns of an agent that are named.
+const MAX_TURNS: usize = 3;
 
 /// Where the part of the page is that changes.
 const PART: &str = "/parts/agents";
@@ -163,6 +166,8 @@ async fn contents(context: &Context, caller: &Caller, listing: &Listing) -> Mark
     let tree = if is_admin { context.board.tree().await.ok() } else { None };
     let is_built_in = |name: &str| files.built_in.contains(name) || reserved::is_reserved(context, name);
     let has_built_in = roster.iter().any(|presence| is_built_in(presence.agent.as_str()));
+    let measured = context.measured.as_ref().map(|measured| measured());
+    let figures = Figures::read(measured.as_deref().unwrap_or_default());
     let mut left = MAX_ACTORS;
     html! {
         p.state #run-state role="status" {}
@@ -181,14 +186,20 @@ async fn contents(context: &Context, caller: &Caller, listing: &Listing) -> Mark
                 @for (name, error) in failed.iter().take(MAX_AGENTS) { (failed_agent(name, error)) }
                 @for presence in roster.iter().take(MAX_AGENTS) {
                     @let name = presence.agent.as_str();
-                    (agent(presence, description(name), is_built_in(name), context.board.agents().breaker(name)))
+                    @let agents = context.board.agents();
+                    @let tokens = figures.value("callboard_tokens_total", name);
+                    @let work = html! { (at_work(&agents.turns(name), tokens)) (breaker_line(agents.breaker(name))) };
+                    (agent(presence, description(name), is_built_in(name), &work))
                 }
             }
             @if roster.len() > MAX_AGENTS { p.dim { "The first " (MAX_AGENTS) " of " (roster.len()) " agents are shown." } }
         }
         @if let Some(tree) = &tree {
             h2 { "Supervision tree" }
-            div #tree data-swap { ul.tree { (node(tree, &mut left)) } }
+            div #tree data-swap {
+                @if let Some(bytes) = memory() { p.dim { "The process of this server has " (bytes >> 20) " MiB of memory." } }
+                ul.tree { (node(tree, &mut left)) }
+            }
         }
     }
 }
@@ -208,9 +219,34 @@ fn failed_agent(name: &str, error: &str) -> Markup {
     }
 }
 
-fn agent(presence: &Presence, description: Option<&str>, is_built_in: bool, breaker: BreakerStatus) -> Markup {
+/// The memory of this process that is in use, in bytes, where the system says it.
+fn memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// The turns that an agent has begun, and the tokens that it has used since this server started.
+pub(super) fn at_work(turns: &[TurnId], tokens: f64) -> Markup {
+    html! {
+        @if !turns.is_empty() || tokens > 0.0 {
+            p.about {
+                @if !turns.is_empty() { "works on " }
+                @for (place, turn) in turns.iter().take(MAX_TURNS).enumerate() {
+                    @if place > 0 { ", " }
+                    a href={ "/runs/" (turn.run) "/turns/" (turn.number) } { "turn " (turn.number) " of " code { (short(turn.run)) } }
+                }
+                @if turns.len() > MAX_TURNS { " and " (turns.len() - MAX_TURNS) " more" }
+                @if !turns.is_empty() && tokens > 0.0 { " · " }
+                @if tokens > 0.0 { (format!("{tokens:.0}")) " tokens since this server started" }
+            }
+        }
+    }
+}
+
+fn agent(presence: &Presence, description: Option<&str>, is_built_in: bool, work: &Markup) -> Markup {
     let name = presence.agent.as_str();
-    let (state, tone) = if presence.is_available { ("runs", "good") } else { ("stopped", "dim") };
+    let (state, tone) = if presence.is_available { ("running", "good") } else { ("stopped", "dim") };
     let announced = presence.role.iter().chain(&presence.capabilities).chain(&presence.projects);
     let announced: Vec<String> = announced.map(|text| line(text, MAX_NAME)).collect();
     html! {
@@ -223,7 +259,7 @@ fn agent(presence: &Presence, description: Option<&str>, is_built_in: bool, brea
                 "made " (presence.instance) @if presence.instance == 1 { " time" } @else { " times" } " · since " (shown_time(presence.at))
             }
             @if let Some(description) = description { p.about dir="auto" { (line(description, MAX_TEXT)) } }
-            (breaker_line(breaker))
+            (work)
         }
     }
 }

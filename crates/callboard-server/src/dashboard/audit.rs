@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use callboard::messages::RunId;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -140,6 +141,10 @@ fn row(request: &Value) -> Markup {
                 @if !text("outcome").is_empty() { " · " (line(text("outcome"), MAX_TEXT)) }
                 @if !text("reason").is_empty() { " · " bdi { (line(text("reason"), MAX_TEXT)) } }
                 @if !text("approval").is_empty() { " · " code { (line(text("approval"), MAX_PATH)) } }
+                @if !text("action").is_empty() {
+                    " · " bdi { (line(text("agent"), MAX_NAME)) } " " code { (line(text("action"), MAX_NAME)) } " " bdi { (line(text("target"), MAX_PATH)) }
+                }
+                @if text("request_id").parse::<RunId>().is_ok() { " · " a href={ "/runs/" (text("request_id")) } { "its run" } }
                 @if !text("replaced_by").is_empty() { " · replaced by " code { (line(text("replaced_by"), MAX_PATH)) } }
                 @if !text("why").is_empty() { " · " bdi { (line(text("why"), MAX_TEXT)) } }
                 @if let Some(count) = request["count"].as_u64() { " · " (count) " times" }

@@ -1,12 +1,11 @@
 //! The figures of handoffs as a page: how many a run has, what agents use, how long turns wait, what was refused, and the circuit breakers.
 
-use std::collections::BTreeMap;
-
 use axum::extract::{Request, State};
 use axum::response::Response;
 use callboard::supervision::runs::BreakerState;
 use maud::{Markup, html};
 
+use super::measured::Figures;
 use super::pages::{self, Reader};
 use super::run::texts::{line, shown_time};
 use crate::context::{Context, Shared};
@@ -40,10 +39,10 @@ fn shown(context: &Context) -> Markup {
             }
         } @else {
             dl.figures {
-                div { dt { "Handoffs a run" } dd { (average(sum("callboard_handoffs_per_run_sum"), runs, 1)) } }
+                div { dt { "Handoffs and delegations a run" } dd { (average(sum("callboard_handoffs_per_run_sum"), runs, 1)) } }
                 div { dt { "Average handoff latency" } dd { (millis(sum("callboard_handoff_latency_seconds_sum"), turns)) } }
                 div { dt { "Runs that have ended" } dd { (whole(runs)) } }
-                div { dt { "Turns" } dd { (whole(sum("callboard_turns_total"))) } }
+                div { dt { "Ended turns" } dd { (whole(sum("callboard_turns_total"))) } }
                 div { dt { "Refusals" } dd { (whole(sum("callboard_refusals_total"))) } }
                 div { dt { "Cycles of waits refused" } dd { (whole(cycles)) } }
             }
@@ -77,7 +76,7 @@ fn by_agent(context: &Context, figures: &Figures<'_>) -> Markup {
                     b { bdi { (line(name, MAX_NAME)) } }
                     span.kind.(tone) { (words) }
                     span.dim {
-                        (whole(value("callboard_turns_total"))) " turns · "
+                        (whole(value("callboard_turns_total"))) " ended turns · "
                         (whole(value("callboard_tokens_total"))) " tokens · "
                         (whole(value("callboard_failed_attempts_total"))) " failed attempts · latency "
                         (millis(value("callboard_handoff_latency_seconds_sum"), count))
@@ -104,52 +103,12 @@ fn millis(sum: f64, count: f64) -> String {
     if count > 0.0 { format!("{} ms", average(1_000.0 * sum, count, 2)) } else { "–".to_owned() }
 }
 
-/// Figures as Prometheus reads them: a name and the value of its first label, with a number.
-struct Figures<'t>(BTreeMap<(&'t str, &'t str), f64>);
-
-impl<'t> Figures<'t> {
-    fn read(text: &'t str) -> Self {
-        let mut figures = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some((series, value)) = line.rsplit_once(' ') else { continue };
-            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-            let label =
-                labels.split_once("=\"").and_then(|(_, rest)| rest.split_once('"')).map_or("", |(label, _)| label);
-            let value: f64 = value.parse().unwrap_or_default();
-            if !labels.contains("le=\"") {
-                *figures.entry((name, label)).or_default() += value;
-            }
-        }
-        Self(figures)
-    }
-
-    fn value(&self, name: &str, label: &str) -> f64 {
-        self.0.get(&(name, label)).copied().unwrap_or_default()
-    }
-
-    /// The values of a name, the largest first.
-    fn by_label(&self, name: &str) -> Vec<(&'t str, f64)> {
-        let of_name = self.0.iter().filter(|((own, _), _)| *own == name);
-        let mut values: Vec<_> = of_name.map(|((_, label), value)| (*label, *value)).collect();
-        values.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        values
-    }
-
-    fn sum(&self, name: &str) -> f64 {
-        self.by_label(name).iter().map(|(_, value)| value).sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_as_prometheus_reads_them() {
-        let text = "# HELP a x\na_total{agent=\"one\"} 2\na_total{agent=\"two\"} 3.5\nb_bucket{agent=\"one\",le=\"1\"} 9\nb_sum 4\nwrong\n";
-        let figures = Figures::read(text);
-        assert_eq!(figures.by_label("a_total"), [("two", 3.5), ("one", 2.0)]);
-        assert_eq!([figures.sum("a_total"), figures.value("b_sum", ""), figures.sum("b_bucket")], [5.5, 4.0, 0.0]);
+    fn an_average_of_nothing_is_none() {
         assert_eq!([average(3.0, 2.0, 1), millis(0.5, 100.0), millis(0.0, 0.0)], ["1.5", "5.00 ms", "–"]);
     }
 }

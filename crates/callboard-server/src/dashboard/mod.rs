@@ -2,8 +2,8 @@
 //! session from then on: a cookie, which authenticates the pages and the routes below `/v1`.
 //!
 //! `links` and `sessions` have who may sign in and who has, and `state` finds who a request is of; `origin` has the one origin that the pages are on, and which requests are from it;
-//! `sign_in` has the routes by which sessions begin and end, `pages` the frame of each page and the overview, `runs` the list of runs, `run` the page of
-//! one, and `assets` the script and the stylesheet. What is
+//! `sign_in` has the routes by which sessions begin and end, `pages` the frame of each page and the overview, `runs` the list of runs, `run` the pages of
+//! one, `measured` figures of a recorder, and `assets` the script and the stylesheet; the others are pages of these names. What is
 //! shown of agents is untrusted: `pages` makes it visible (`callboard_text`), and maud escapes it.
 
 use std::sync::Arc;
@@ -26,6 +26,7 @@ mod handoffs;
 mod kept;
 mod links;
 mod live;
+mod measured;
 mod origin;
 mod overview;
 mod pages;
@@ -41,6 +42,7 @@ mod usage;
 mod workflows;
 
 pub use origin::{DashboardError, PagesAt};
+pub(crate) use pages::absent;
 
 type Handler = fn() -> MethodRouter<Arc<Context>>;
 

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 
 use super::run::texts::{json_text, short, shown_time};
 use crate::context::Context;
-use crate::inbox::{About, Deciding, Filter, Item, ItemKind, Page, difference};
+use crate::inbox::{About, Deciding, Difference, Filter, Item, ItemKind, Page};
 use crate::knowledge::reserved;
 use crate::problem::Problem;
 use crate::query;
@@ -69,6 +69,17 @@ pub(super) async fn overview(context: &Context, caller: &Caller, query: Option<&
     let waiting = counts.values().sum::<usize>() - failed;
     let (refusal, may_decide) = ((context.refuses_decisions)(), caller.scopes.contains(&Scope::Approve));
     let mut left = MAX_TEXTS;
+    let mut rows = Vec::new();
+    for item in &page.items {
+        let wait = gathered.pending_of(item);
+        let difference = match wait {
+            Some(Pending::Approval(envelope)) => {
+                Difference::of(envelope, context.changed_by(caller, envelope).await.as_deref())
+            }
+            _ => Difference::default(),
+        };
+        rows.push(row(item, wait, &difference, (refusal.is_none(), context.now()), &mut left));
+    }
     Ok(html! {
         (line(own.len(), (waiting, may_decide), failed))
         p.state #state role="status" {}
@@ -84,14 +95,13 @@ pub(super) async fn overview(context: &Context, caller: &Caller, query: Option<&
             @if let Some(next) = &page.next {
                 p.notice { (MAX_ROWS) " are shown. " a href={ "/?" (filter.next(next)) } { "The next ones" } }
             }
+            @if gathered.is_cut { p.notice { "There is more than is counted here." } }
             @if after.is_some() { p.notice { "These are not the first. " a href="/" { "Show all" } } }
         }
         h2 #waiting hidden[page.items.is_empty()] { @if may_decide { "Waiting for you" } @else { "Waiting for people" } }
         (kinds(&counts, &filter))
         ol.items #items aria-labelledby="waiting" data-cut[page.next.is_some()] {
-            @for item in &page.items {
-                (row(item, gathered.pending_of(item), (refusal.is_none(), context.now()), &mut left))
-            }
+            @for row in &rows { (row) }
         }
         @if refusal.is_none() && may_decide { (batch()) (forms()) }
         (nothing(own.first().map(String::as_str), filter.is_set(), !page.items.is_empty()))
@@ -235,6 +245,9 @@ struct Shortened<'t> {
 /// As much of a text as a page has in so many bytes, and in lines that are seen at once.
 fn shortened(text: &str, most: usize) -> Shortened<'_> {
     let (whole, bytes) = beginning(text, most);
+    // What is left out takes less of the page than the note that says so.
+    let is_little = text.len() - whole.len() <= MIN_TEXT;
+    let (whole, bytes) = if is_little { (text, bytes + text.len() - whole.len()) } else { (whole, bytes) };
     if whole.len() == text.len() && text.matches('\n').count() < MAX_LINES {
         return Shortened { begin: text, left_out: 0, end: "", bytes };
     }
@@ -253,8 +266,15 @@ fn shortened(text: &str, most: usize) -> Shortened<'_> {
     Shortened { begin, left_out: rest[..at].chars().count(), end: &rest[at..], bytes: of_begin + of_end }
 }
 
-/// An item as a row; `wait` is what its run waits for, if it does. `left` is how many bytes the texts of all rows may have yet.
-fn row(item: &Item, wait: Option<&Pending>, (may_decide, now): (bool, Timestamp), left: &mut usize) -> Markup {
+/// An item as a row; `wait` is what its run waits for, if it does, and `difference` what that changes. `left` is how many bytes the
+/// texts of all rows may have yet.
+fn row(
+    item: &Item,
+    wait: Option<&Pending>,
+    difference: &Difference,
+    (may_decide, now): (bool, Timestamp),
+    left: &mut usize,
+) -> Markup {
     let id = item.id.to_string();
     let text = wait.and_then(text_of);
     let text = text.as_deref().map(|text| shortened(text, MAX_TEXT.min(*left).max(MIN_TEXT)));
@@ -273,7 +293,7 @@ fn row(item: &Item, wait: Option<&Pending>, (may_decide, now): (bool, Timestamp)
                 p.what { @match wait { Some(wait) => (what(wait)), None => (failure(item)) } }
                 @if let Some(at) = item.since { (shown_time(at)) }
             }
-            @if let Some(Pending::Approval(envelope)) = wait { (reason(envelope)) (notes(envelope, left)) }
+            @if let Some(Pending::Approval(envelope)) = wait { (reason(envelope)) (notes(envelope, difference, left)) }
             @if let Some(Shortened { begin, left_out, end, .. }) = &text {
                 @let is_prose = wait.is_some_and(is_prose);
                 div data-text {
@@ -297,7 +317,7 @@ fn row(item: &Item, wait: Option<&Pending>, (may_decide, now): (bool, Timestamp)
                 @if let Some(run) = item.run { div { dt { "Run" } dd { a href={ "/runs/" (run) } { code { (short(run)) } } } } }
                 @if let Some(Pending::Approval(envelope)) = wait
                     && let Some(code) = Card::of(envelope).code() { div { dt { "Code" } dd { code { (code) } } } }
-                @if let Some(Pending::Approval(envelope)) = wait { (rule(&envelope.rationale)) }
+                @if let Some(Pending::Approval(envelope)) = wait { (rule(envelope)) }
                 @match expires {
                     Some((otherwise, at)) => div { dt { (otherwise) } dd { (shown_time(at)) } },
                     None => div { dt { "Meanwhile" } dd { (item.otherwise) } },
@@ -326,11 +346,13 @@ fn reason(envelope: &Envelope) -> Markup {
 }
 
 /// What the tool of an action may change, and by which rule people are asked.
-fn rule(rationale: &Rationale) -> Markup {
-    let Rationale { effect, tier, rule, .. } = rationale;
+fn rule(envelope: &Envelope) -> Markup {
+    let Rationale { effect, tier, rule, .. } = &envelope.rationale;
     html! {
         @if let Some(effect) = effect {
             div { dt { "Effect" } dd { (effect.name()) @if let Some(tier) = tier { ", by a " (word(&tier.replace('_', "-"), MAX_WORD)) " agent" } } }
+        } @else if envelope.kind == ActionKind::Requested {
+            div { dt { "Effect" } dd { "not declared: the agent has named this action itself" } }
         }
         @if let Some(rule) = rule { div { dt { "Rule" } dd { (word(rule, MAX_WORD)) } } }
     }
@@ -345,19 +367,22 @@ fn used(about: &About) -> String {
 }
 
 /// What a person has to see of an action besides its arguments: words that are not what they look like, and what an edit changes.
-fn notes(envelope: &Envelope, left: &mut usize) -> Markup {
+fn notes(envelope: &Envelope, difference: &Difference, left: &mut usize) -> Markup {
     let action = &envelope.action;
     let texts = format!("{} {} {}", action.action, action.target, action.arguments.value());
     let words = disguised(&texts, MAX_DISGUISED);
-    let difference = difference(envelope);
+    let is_to_present = difference.is_to_present;
     html! {
         @for (word, seen) in &words {
             p.cut { code { (word) } " looks like " code { (seen) } ", and is not" }
         }
-        @if let Some(difference) = &difference {
+        @if let Some(difference) = difference.lines.as_ref().filter(|lines| !lines.is_empty()) {
             @let (shown, bytes) = beginning(difference, MAX_TEXT.min(*left).max(MIN_TEXT));
             @let () = *left = left.saturating_sub(bytes);
-            p.hint { "What changes in the file" }
+            p.hint {
+                "What changes in the file" @if is_to_present { ", as it is now" } ": "
+                (counted(difference, '-')) " removed, " (counted(difference, '+')) " added"
+            }
             pre.text.difference {
                 @for line in shown.split_inclusive('\n') {
                     @match line.as_bytes().first() {
@@ -368,9 +393,21 @@ fn notes(envelope: &Envelope, left: &mut usize) -> Markup {
                 }
             }
             @if shown.len() < difference.len() {
-                p.cut { (difference.chars().count() - shown.chars().count()) " more characters are in the arguments." }
+                p.cut {
+                    (difference.chars().count() - shown.chars().count()) " more characters of these lines are not shown. "
+                    @if is_to_present { code { "callboard inbox" } " shows all of them." } @else { "All of them are in the arguments." }
+                }
             }
         }
+        @if let Some(note) = &difference.note { p.cut { (note) } }
+    }
+}
+
+/// The number of lines of a difference that begin so, in words.
+fn counted(difference: &str, begin: char) -> String {
+    match difference.lines().filter(|line| line.starts_with(begin)).count() {
+        1 => "1 line".to_owned(),
+        lines => format!("{lines} lines"),
     }
 }
 

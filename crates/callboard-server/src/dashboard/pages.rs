@@ -2,9 +2,10 @@
 
 use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use callboard::messages::visible;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
@@ -103,7 +104,7 @@ pub(super) fn answer(title: &str, path: &str, reader: &Reader<'_>, contents: Res
             let contents = html! {
                 h1 { "This cannot be shown" }
                 p { (problem.detail) }
-                p { a href=(path) { "The whole page" } }
+                p { a href=(path) { "Back" } }
             };
             (problem.code.status(), contents)
         }
@@ -144,6 +145,19 @@ pub(super) fn reader_of(context: &Context, request: &Request, title: &str) -> Re
         return Err(page(StatusCode::FORBIDDEN, framed(title, Some(&reader), &contents)));
     }
     Ok((caller, csrf))
+}
+
+/// The answer to a browser that asks for a page where there is none; `None` for other requests.
+pub(crate) fn absent(context: &Context, request: &Request) -> Option<Response> {
+    let is_browser = request.headers().get(ACCEPT)?.to_str().is_ok_and(|accepts| accepts.contains("text/html"));
+    on_host(context, request).filter(|_| is_browser)?;
+    Some(match reader_of(context, request, "No page") {
+        Ok((caller, csrf)) => {
+            let problem = Problem::not_found(format!("There is no page {}.", visible(request.uri().path())));
+            answer("No page", "/", &Reader { caller: &caller, csrf }, Err(problem))
+        }
+        Err(answer) => answer,
+    })
 }
 
 /// Where the part of the overview is that changes.

@@ -15,13 +15,26 @@ const fill = (own, other) => {
   showTimes(own);
 };
 
+// Whether somebody has selected a text there, which would be lost.
+const isSelected = (own) => {
+  const selection = getSelection();
+  return !selection.isCollapsed && own.contains(selection.anchorNode);
+};
+
+let isKept = false;
+
 const swap = (text) => {
   const news = fragment(text);
+  isKept = false;
   for (const other of all("[data-swap]", news)) {
     const own = document.getElementById(other.id);
     const html = other.innerHTML;
     const hasInput = own?.matches(":has(input:focus)");
     if (!own || hasInput || written.get(other.id) === html) continue;
+    if (isSelected(own)) {
+      isKept = true;
+      continue;
+    }
     written.set(other.id, html);
     const focused = own.contains(document.activeElement) ? document.activeElement : null;
     const key = focused?.closest("details[data-key]")?.dataset.key;
@@ -60,6 +73,7 @@ const watchRun = () => {
     if (source.readyState === EventSource.CLOSED) read(runPage.dataset.runPart).then((answer) => answer.status === 401 && location.reload(), () => setTimeout(watchRun, 5000));
   });
   source.addEventListener("changed", changed);
+  document.addEventListener("selectionchange", () => isKept && getSelection().isCollapsed && changed());
   source.addEventListener("ended", () => {
     hasEnded = true;
     source.close();
@@ -116,8 +130,8 @@ document.addEventListener("submit", async (event) => {
     if (!answer.ok) return;
     // The form goes with what it was for.
     document.activeElement?.blur();
-    const parts = await read(runPage.dataset.runPart);
-    if (parts.ok) swap(await parts.text());
+    const parts = runPage && await read(runPage.dataset.runPart);
+    if (parts?.ok) swap(await parts.text());
   } catch {
     result.textContent = "The server did not answer: it is not known whether it was done.";
     button.disabled = false;
@@ -125,6 +139,15 @@ document.addEventListener("submit", async (event) => {
 });
 
 if (runPage) watchRun();
+
+// A drawing that is wider than the window is shown from its middle, where its first node is.
+const showMiddle = (drawing) => {
+  drawing.scrollLeft = (drawing.scrollWidth - drawing.clientWidth) / 2;
+};
+for (const picture of all(".drawing img")) {
+  picture.addEventListener("load", () => showMiddle(picture.parentElement), { once: true });
+  if (picture.complete) showMiddle(picture.parentElement);
+}
 
 // ---- The journal of a run
 

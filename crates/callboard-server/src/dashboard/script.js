@@ -111,7 +111,8 @@ const shownText = (text) => {
 
 // What is decided is "done" or "denied"; "voted" if others have to approve as well; "gone" if it was decided elsewhere; "wrong" if nothing
 // has changed.
-const finish = (item, state, text) => {
+const finish = (item, state, text, edited = "") => {
+  const height = item.offsetHeight;
   item.classList.remove("wrong", "gone", "voted");
   item.classList.add(state);
   find(".result", item).textContent = text;
@@ -119,12 +120,11 @@ const finish = (item, state, text) => {
   delete item.dataset.unknown;
   // Who had decided until then.
   if (state !== "voted") for (const part of all(".deciders, .standing", item)) part.remove();
-  if (item.matches(":hover")) {
-    // What is below does not move under the pointer.
-    item.style.minHeight = `${item.offsetHeight}px`;
-    item.addEventListener("pointerleave", () => item.style.removeProperty("min-height"), { once: true });
-  }
-  const edited = state !== "denied" && find('form[data-response="edit"]:not([hidden]) textarea', item)?.value;
+  // What is below does not move while somebody looks at it; a form that its reader had opened is gone.
+  item.style.minHeight = `${height}px`;
+  const release = () => item.style.removeProperty("min-height");
+  if (item.matches(":hover")) item.addEventListener("pointerleave", release, { once: true });
+  else if (state !== "gone") item.addEventListener("focusout", release, { once: true });
   if (edited) find("[data-text]", item)?.replaceChildren(shownText(edited));
   const hadFocus = item.contains(document.activeElement);
   for (const control of all(".actions, .more, .pick", item)) control.hidden = true;
@@ -136,23 +136,33 @@ const finish = (item, state, text) => {
 
 const isOver = (item) => item.matches(".done, .denied, .gone, [data-sent]");
 
-const show = (item, response, reason, result) => {
+const show = (item, { response, reason, value }, result, edited) => {
   // It is known with the next part of the page.
   if (result.problem?.status === 0) item.dataset.unknown = "";
   // Somebody was first, or it no longer waits.
   if (result.problem) return finish(item, [404, 409].includes(result.problem.status) ? "gone" : "wrong", inZone(result.problem.detail));
   const missing = result.missing ?? 0;
   const needs = missing ? ` · ${missing} more ${missing === 1 ? "person has" : "people have"} to approve` : "";
-  const why = reason ? ` · “${reason}”` : "";
+  const said = reason ?? value;
+  const why = said ? ` · “${said}”` : "";
   const state = missing ? "voted" : ["deny", "drop"].includes(response) ? "denied" : "done";
   const done = response === "edit" && result.outcome !== "replaced" ? "Approved" : DONE[response];
-  finish(item, state, `${done} by ${result.by} · ${timeText(new Date())}${why}${needs}`);
+  finish(item, state, `${done} by ${result.by} · ${timeText(new Date())}${why}${needs}`, edited);
+  if (!result.retried_as) return;
+  const link = document.createElement("a");
+  link.href = `/runs/${encodeURIComponent(result.retried_as)}`;
+  link.textContent = "the run that tries it again";
+  find(".result", item).append(" · ", link);
 };
 
 // Decides the same about each item. `json` are fields as JSON, whose numbers stay as they were written.
 const decide = async (items, body, json = {}) => {
   const controls = items.flatMap((item) => all("button, input, textarea", item));
+  const used = document.activeElement;
+  const focused = items.find((item) => item.contains(used));
   for (const control of controls) control.disabled = true;
+  // A control that is disabled loses the focus, and the keyboard its place.
+  focused?.focus();
   // The stream may report it before the answer is here.
   for (const item of items) item.dataset.sent = "";
   const decisions = items.map((item) => {
@@ -172,8 +182,9 @@ const decide = async (items, body, json = {}) => {
   for (const control of controls) control.disabled = false;
   items.forEach((item, at) => {
     delete item.dataset.sent;
-    show(item, body.response, body.reason ?? body.value, results[at]);
+    show(item, body, results[at], json.arguments);
   });
+  if (focused && !isOver(focused) && document.activeElement === focused) used.focus();
 };
 
 // ---- Several items at a time
@@ -255,7 +266,7 @@ const toggle = async (button, item) => {
   const field = find("input, textarea", form);
   if (field.dataset.fill !== undefined && !field.value) {
     const answer = await read(`/parts/arguments?id=${encodeURIComponent(item.dataset.id)}`).catch(() => null);
-    if (answer?.ok) field.value = await answer.text();
+    if (answer?.ok) field.value = field.dataset.asked = await answer.text();
   }
   field.focus();
 };
@@ -267,6 +278,11 @@ document.addEventListener("click", async (event) => {
   if (button.dataset.value !== undefined && !button.form) {
     decide([item], { response: "answer", value: button.dataset.value });
   } else if (button.dataset.response) {
+    // What would be approved is not what was written.
+    const draft = find('form[data-response="edit"]:not([hidden]) textarea', item);
+    if (draft && draft.value !== draft.dataset.asked && button.dataset.response === "approve") {
+      return finish(item, "wrong", "You have changed the arguments: approve these, or close the form to approve what was asked.");
+    }
     decide([item], { response: button.dataset.response, ...(button.dataset.forRun !== undefined && { for_run: true }) });
   } else if (button.dataset.opens) {
     toggle(button, item);

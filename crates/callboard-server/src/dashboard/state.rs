@@ -11,6 +11,7 @@ use super::cookies;
 use super::links::Links;
 use super::origin::{DashboardError, PageOrigin, PagesAt};
 use super::sessions::{self, BrowserSessions};
+use crate::audit::Sender;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Tokens};
 
@@ -52,6 +53,10 @@ impl Dashboard {
         let Some(secret) = self.secret(request) else { return Ok(None) };
         self.origin.check_site(request.headers())?;
         let caller = self.signed_in(secret)?;
+        // Whose session it was is known, also if the request is refused.
+        if let Some(sender) = request.extensions().get::<Sender>() {
+            sender.is(&caller);
+        }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             self.origin.check_origin(request.headers())?;
             sessions::check_csrf(secret, request.headers())?;

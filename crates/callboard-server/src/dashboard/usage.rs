@@ -60,6 +60,7 @@ async fn used(context: &Context, query: &str) -> Result<Markup, Problem> {
                 pre { code { "callboard send AGENT 'what is to be done'" } }
             }
         }
+        @if next.is_some() { p.notice { "Not all runs are counted here, only the newest of those that are asked for: the next page has older ones." } }
         (table("By day", &by(|(day, ..)| day.clone()), true))
         (table("By agent", &by(|(_, agent, ..)| agent.to_string()), false))
         (table("By model", &by(|(_, _, model, _)| model.clone().unwrap_or_else(|| "no model".to_owned())), false))

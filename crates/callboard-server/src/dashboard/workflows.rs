@@ -59,7 +59,7 @@ fn row(name: &str, latest: Result<Option<&(u32, Workflow)>, String>) -> Markup {
             a.task href={ "/workflows/" (segment(name)) } { bdi { (line(name, MAX_NAME)) } }
             @match latest {
                 Ok(Some((version, workflow))) => {
-                    span.dim { "version " (version) " · " (workflow.plan().node_count()) " nodes" }
+                    span.dim { "version " (version) " · " (workflow.plan().node_count()) @if workflow.plan().node_count() == 1 { " node" } @else { " nodes" } }
                     @if let Some(text) = workflow.description() { p.about dir="auto" { (line(text, 300)) } }
                 }
                 Ok(None) => {}

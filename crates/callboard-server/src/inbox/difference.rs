@@ -1,8 +1,8 @@
-//! What an edit of a file changes, line by line. Pure.
+//! What a change of a file changes, line by line. Pure.
 
 use std::time::Duration;
 
-use callboard::messages::Envelope;
+use callboard::messages::{Envelope, visible};
 use callboard_text::exact;
 use similar::{ChangeTag, TextDiff};
 
@@ -23,16 +23,57 @@ pub(crate) enum Line<'a> {
     Cut,
 }
 
-/// The two texts of an edit: what is in the file, and what takes its place.
-fn texts(envelope: &Envelope) -> Option<(&str, &str)> {
-    let arguments = envelope.action.arguments.value();
-    let text = |name: &str| arguments.get(name)?.as_str();
-    text("old").zip(text("new")).filter(|(old, new)| old.len() + new.len() <= MAX_COMPARED)
+/// What a person sees of the change that an action makes to a text.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Difference {
+    /// The lines, each exactly as it is; `None` if they are not known.
+    pub(crate) lines: Option<String>,
+    /// What else there is to know, or why there are no lines.
+    pub(crate) note: Option<String>,
+    /// Whether it is to the text as it is now, and not to a part of it as the agent has written it.
+    pub(crate) is_to_present: bool,
 }
 
-/// The lines of the difference that an edit makes, each exactly as it is; `None` if the action is no edit.
-pub(crate) fn text_of(envelope: &Envelope) -> Option<String> {
-    let (old, new) = texts(envelope)?;
+impl Difference {
+    /// The change that an action makes: that of an edit (`old`, `new`), or of what replaces a whole text (`content`). `present` is the
+    /// text as it is now, or why it cannot be shown; `None` if there is none, or it is not known.
+    pub(crate) fn of(envelope: &Envelope, present: Option<&Result<String, String>>) -> Self {
+        let arguments = envelope.action.arguments.value();
+        let text = |name: &str| arguments.get(name)?.as_str();
+        if let Some((old, new)) = text("old").zip(text("new")) {
+            let note = match present {
+                Some(Err(why)) => Some(format!("The edit would fail: {}", visible(why))),
+                Some(Ok(text)) if text.matches(old).nth(1).is_some() => {
+                    Some("The edit would fail: the file has what it replaces more than once.".to_owned())
+                }
+                Some(Ok(text)) if !text.contains(old) => {
+                    Some("The edit would fail: the file, as it is now, does not have what it replaces.".to_owned())
+                }
+                Some(Ok(_)) | None => None,
+            };
+            return Self { lines: compared(old, new), note, is_to_present: false };
+        }
+        let (Some(present), Some(new)) = (present, text("content")) else { return Self::default() };
+        let lines = present.as_ref().ok().filter(|old| !old.is_empty()).and_then(|old| compared(old, new));
+        let note = match present {
+            Ok(old) if old.is_empty() => Some("There is no such file yet, or it is empty.".to_owned()),
+            Err(why) => Some(format!("What is there now cannot be compared: {}", visible(why))),
+            Ok(old) if lines.is_none() => {
+                let size = old.chars().count();
+                Some(format!("All of the file is replaced, {size} characters, which are too many to be compared."))
+            }
+            Ok(old) if old == new => Some("The file has this text already.".to_owned()),
+            Ok(_) => None,
+        };
+        Self { lines, note, is_to_present: true }
+    }
+}
+
+/// The lines of the difference of two texts; `None` if they are too long.
+fn compared(old: &str, new: &str) -> Option<String> {
+    if old.len() + new.len() > MAX_COMPARED {
+        return None;
+    }
     let lines = lines(old, new).into_iter().map(|line| match line {
         Line::Same(text) => format!("  {}\n", exact(text)),
         Line::Removed(text) => format!("- {}\n", exact(text)),
@@ -73,6 +114,9 @@ fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
 
 #[cfg(test)]
 mod tests {
+    use callboard::messages::Action;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -96,5 +140,25 @@ mod tests {
         assert_eq!(lines("a", "b\n"), [Line::Removed("a"), Line::Added("b")]);
         assert_eq!(lines("", "a\nb"), [Line::Added("a"), Line::Added("b")]);
         assert_eq!(lines("a", "a"), [] as [Line<'_>; 0]);
+    }
+
+    #[test]
+    fn an_edit_that_would_fail_is_named() {
+        let action = Action::new("FileWrite", "a", json!({ "path": "a", "old": "one", "new": "two" }));
+        let envelope = Envelope { action, ..crate::json::tests::envelope() };
+        let note = |present: &Result<String, String>| Difference::of(&envelope, Some(present)).note.unwrap_or_default();
+        for (present, part) in [
+            (Ok("one".to_owned()), ""),
+            (Ok("two".to_owned()), "does not have what it replaces"),
+            (Ok("one one".to_owned()), "more than once"),
+            (Err("\"a\" is\u{202e} not there".to_owned()), "The edit would fail: \"a\" is\\u{202e} not there"),
+        ] {
+            assert!(
+                note(&present).contains(part) && note(&present).is_empty() == part.is_empty(),
+                "{}",
+                note(&present)
+            );
+        }
+        assert_eq!(Difference::of(&envelope, None).lines.as_deref(), Some("- one\n+ two\n"));
     }
 }

@@ -14,7 +14,9 @@ use super::item::{Item, ItemId, ItemKind, in_order};
 
 /// The most failures, and the most of what runs wait for, that are gathered. There may be more, which is then said.
 const MAX_FAILURES: usize = 500;
-const MAX_PENDING: usize = 1_000;
+const MAX_PENDING: usize = 10_000;
+/// Of so many approvals it is gathered who has approved them; of the others that is read when they are shown.
+const MAX_VOTED: usize = 1_000;
 
 /// All items, in the order of the inbox, without what their runs are about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,7 +83,7 @@ impl Sources {
 }
 
 /// The same item with those who have approved it so far.
-async fn with_votes(board: &Callboard, mut item: Item) -> Result<Item, Problem> {
+pub(super) async fn with_votes(board: &Callboard, mut item: Item) -> Result<Item, Problem> {
     if let (Some(deciding), ItemId::Pending(PendingId::Approval(id))) = (&mut item.deciding, &item.id) {
         let votes = board.people().votes(*id).await.map_err(|error| Problem::of_store(&error))?;
         (deciding.approved, deciding.missing) = (votes.approved, votes.missing);
@@ -98,8 +100,9 @@ async fn gather(board: &Callboard, refused: &BTreeMap<String, String>) -> Result
     pending.truncate(MAX_PENDING);
     failures.truncate(MAX_FAILURES);
     let mut items = Vec::with_capacity(pending.len());
-    for open in &pending {
-        items.push(with_votes(board, Item::of_pending(open)).await?);
+    for (place, open) in pending.iter().enumerate() {
+        let item = Item::of_pending(open);
+        items.push(if place < MAX_VOTED { with_votes(board, item).await? } else { item });
     }
     items.extend(board.agents().failed().iter().map(|(agent, error)| Item::of_failed_agent(agent, error)));
     items.extend(refused.iter().map(|(name, why)| Item::of_refused_file(name, why)));

@@ -292,7 +292,7 @@ impl Item {
             Pending::Node(Interrupt { node, agent, .. }) => (
                 ItemKind::Node,
                 Some(agent.as_str()),
-                format!("the node {node} waits for a person to start it"),
+                format!("waits before the node {node} for a person to start it"),
                 None,
                 "the run waits",
                 vec![action("resume", format!("answer {id}"))],

@@ -1,9 +1,10 @@
 //! The inbox: one list of everything that needs a person.
 
 // - `item`: an item, its id and its actions; pure. `gathered`: all items of a board. `reading`: what their runs are about.
-// - `difference`: what an edit of a file changes; pure.
+// - `difference`: what a change of a file changes; pure. `changed`: the texts that are changed, as they are now.
 // - `decisions`: what people decide, one or many at a time. `live`: the same list for those who
 // watch it.
+mod changed;
 mod decisions;
 mod difference;
 mod gathered;
@@ -30,8 +31,9 @@ use crate::problem::Problem;
 use crate::query;
 use crate::tokens::Caller;
 
+pub(crate) use changed::{Changed, Present};
 pub(crate) use decisions::decide;
-pub(crate) use difference::text_of as difference;
+pub(crate) use difference::Difference;
 pub(crate) use gathered::{Gathered, Sources};
 pub use item::{About, Deciding, Item, ItemAction, ItemId, ItemKind};
 pub(crate) use live::Live;
@@ -131,7 +133,7 @@ impl Page {
     /// The items that fit, after one of them, with what their runs are about, and what the caller may not decide.
     ///
     /// # Errors
-    /// That one is no longer there.
+    /// That one is no longer there, or the store cannot be read.
     pub(crate) async fn of(
         context: &Context,
         caller: &Caller,
@@ -150,7 +152,7 @@ impl Page {
         let of_page: Vec<Item> = fitting.iter().skip(begin).take(limit).map(|item| (*item).clone()).collect();
         let has_more = fitting.len() > begin + of_page.len();
         let next = of_page.last().filter(|_| has_more).map(|item| item.id.to_string());
-        let items = completed(context, caller, of_page).await;
+        let items = completed(context, caller, of_page).await?;
         Ok(Self { items, counts, is_cut: gathered.is_cut, next })
     }
 
@@ -180,12 +182,13 @@ pub(crate) async fn list(
 }
 
 /// Adds what the runs of items are about, and why the caller may not decide.
-async fn completed(context: &Context, caller: &Caller, items: Vec<Item>) -> Vec<Item> {
-    let mut items = context.reading.complete(&context.board, items).await;
-    for item in &mut items {
-        item.may_not = may_not(context, caller, item).await;
+async fn completed(context: &Context, caller: &Caller, items: Vec<Item>) -> Result<Vec<Item>, Problem> {
+    let mut completed = Vec::with_capacity(items.len());
+    for item in context.reading.complete(&context.board, items).await {
+        let may_not = may_not(context, caller, &item).await;
+        completed.push(Item { may_not, ..gathered::with_votes(&context.board, item).await? });
     }
-    items
+    Ok(completed)
 }
 
 /// Why the caller may not decide about an item.
@@ -234,7 +237,7 @@ pub(crate) async fn get(
     let Some(found) = gathered.items.iter().find(|item| item.id.to_string() == id) else {
         return Err(no_longer(&context, &id).await);
     };
-    let items = completed(&context, &caller, vec![found.clone()]).await;
+    let items = completed(&context, &caller, vec![found.clone()]).await?;
     let item = items.into_iter().next().ok_or_else(|| Problem::not_found("it no longer waits"))?;
     let mut shape = item.json();
     shape["task"] = json!(item.about.as_ref().map(|about| &about.task));
@@ -242,7 +245,9 @@ pub(crate) async fn get(
         shape["pending"] = people::shown(pending);
         shape["card"] = json!(people::card(pending));
         if let Pending::Approval(envelope) = pending {
-            shape["difference"] = json!(difference(envelope));
+            let present = context.changed_by(&caller, envelope).await;
+            let Difference { lines, note, is_to_present: _ } = Difference::of(envelope, present.as_deref());
+            (shape["difference"], shape["difference_note"]) = (json!(lines), json!(note));
         }
     }
     Ok(Json(shape))

@@ -229,4 +229,4 @@ pub fn turn_of(turn: TurnId) -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -26,7 +26,7 @@ fn at() -> Timestamp {
     Timestamp::from_millis(1_767_225_600_000)
 }
 
-fn envelope() -> Envelope {
+pub(crate) fn envelope() -> Envelope {
     Envelope {
         version: Envelope::VERSION,
         kind: ActionKind::Requested,

@@ -5,6 +5,8 @@ pub(crate) mod state;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
 use axum::routing::MethodRouter;
 
 use crate::access::Entrance;
@@ -16,4 +18,9 @@ pub(crate) const ROUTES: &[(&str, &str, Handler)] = &[];
 
 pub(crate) fn with_pages(router: Router<Arc<Context>>, _: &Arc<Context>, _: Entrance) -> Router<Arc<Context>> {
     router
+}
+
+/// There are no pages.
+pub(crate) fn absent(_: &Context, _: &Request) -> Option<Response> {
+    None
 }

@@ -12,8 +12,9 @@ use axum::http::Request;
 use axum::response::Response;
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
-use callboard::messages::{Action, Effect, Rationale, Timestamp, Usage};
+use callboard::messages::{Action, Effect, PendingId, Rationale, Response as Answered, Timestamp, Usage};
 use callboard::prelude::*;
+use callboard_agents::tools::{Root, changed_text};
 use callboard_server::private::{Client, listen};
 use callboard_server::{AgentFiles, PagesAt, Scope, Server, TokenSpec, Tokens};
 use futures::StreamExt as _;
@@ -89,6 +90,10 @@ impl Pages {
         let tokens = Tokens::open(&folder.path().join("service/tokens.json"), Env::new(Arc::clone(&clock), 1)).unwrap();
         let server = Server::new(board.clone(), tokens.clone()).dashboard(at).unwrap();
         let server = server.agent_files(watch::channel(files).1);
+        let root = Root::open(folder.path()).unwrap();
+        let server = server.changed_texts(move |action| {
+            changed_text(&root, action).map(|text| text.map_err(|error| error.to_string()))
+        });
         let server = server.audit_file(&folder.path().join("audit.jsonl")).unwrap();
         let origin = server.pages().unwrap().to_owned();
         let (router, sockets) = (server.router(), folder.path().join("sockets"));
@@ -710,6 +715,59 @@ async fn an_approval_shows_what_an_edit_changes_words_that_look_like_others_and_
 }
 
 #[tokio::test]
+async fn whoever_decides_about_a_write_sees_what_it_changes_in_the_file_as_it_is_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("notes.md");
+    std::fs::write(&file, "one\n<b>two\n").unwrap();
+    let writes = |turn: Turn| async move {
+        for name in ["FileWrite", "mcp__other__FileWrite"] {
+            let arguments = json!({ "path": "notes.md", "content": "one\nthree\n" });
+            turn.people().approve(Action::new(name, "notes.md", arguments)).await?;
+        }
+        Ok(Command::output(1))
+    };
+    let builder = Callboard::builder().agent("writes", writes);
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    pages.tokens.add(TokenSpec::new("ann", [Scope::Read])).unwrap();
+    let (owner, ann) = (pages.sign_in(&json!({})).await, pages.sign_in(&json!({ "token": "ann" })).await);
+    pages.board.submit(Task::new("x").to("writes")).await.unwrap();
+    let first = pages.board.people().next().await.unwrap().id();
+    let page = async |session: &Browser| text_of(pages.get(session, "/").await).await;
+    let item = async |session: &Browser, id: PendingId| -> Value {
+        serde_json::from_str(&text_of(pages.get(session, &format!("/v1/inbox/{id}")).await).await).unwrap()
+    };
+    let shown = "What changes in the file, as it is now: 1 line removed, 1 line added</p><pre class=\"text difference\">  one\n<del>- &lt;b&gt;two\n</del><ins>+ three\n</ins></pre>";
+    assert!(page(&owner).await.contains(shown));
+    assert_eq!(item(&owner, first).await["difference"], "  one\n- <b>two\n+ three\n");
+    // Who may not decide reads no files by it.
+    assert!(!page(&ann).await.contains("two"));
+    assert_eq!(item(&ann, first).await["difference"], Value::Null);
+    std::fs::write(&file, "one\nthree\nfour\n").unwrap();
+    pages.clock.forward(Duration::from_secs(3));
+    assert_eq!(item(&owner, first).await["difference"], "  one\n  three\n- four\n");
+    for (bytes, note) in [
+        (Some(&[0_u8, 1][..]), "What is there now cannot be compared: \"notes.md\" is no text: byte 1 is NUL"),
+        (Some(b"one\nthree\n"), "The file has this text already."),
+        (Some(&[b'x'; 300_000]), "All of the file is replaced, 300000 characters, which are too many to be compared."),
+        (None, "There is no such file yet, or it is empty."),
+    ] {
+        std::fs::remove_file(&file).unwrap();
+        bytes.map_or(Ok(()), |bytes| std::fs::write(&file, bytes)).unwrap();
+        pages.clock.forward(Duration::from_secs(3));
+        let item = item(&owner, first).await;
+        let shown = item["difference_note"].as_str().unwrap_or_default();
+        assert!(shown.starts_with(note) && shown.is_empty() == note.is_empty(), "{shown}");
+        assert!(page(&owner).await.contains(&note.replace('"', "&quot;")));
+    }
+    // Another tool of almost the same name replaces nothing that is known here.
+    std::fs::write(&file, "one\n").unwrap();
+    pages.board.people().answer(first, Answered::Approve, "owner").await.unwrap();
+    let second = pages.board.people().next_where(|open| open.id() != first).await.unwrap().id();
+    assert_eq!(item(&owner, second).await["difference"], Value::Null);
+    pages.end().await;
+}
+
+#[tokio::test]
 async fn what_has_failed_is_on_the_overview_and_is_decided_there() {
     let folder = tempfile::tempdir().unwrap();
     let down = |_: Turn| async { Err::<Command, _>(TurnError::terminal("<b>it is down</b>")) };
@@ -791,5 +849,41 @@ async fn the_overview_is_small_and_reads_each_run_that_it_shows_once_however_man
         }
     }
     assert!(size < 60 * 1024, "{size} bytes");
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn a_browser_that_asks_for_what_is_not_there_gets_a_page_and_short_ids_lead_to_every_page_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = Pages::start(&folder).await;
+    let owner = pages.sign_in(&json!({})).await;
+    let cookie = ("Cookie", &*owner.cookie);
+    let asked = async |path: &str, accept: &str| {
+        let answer = pages
+            .send("GET", path, &[cookie, ("Accept", accept), ("Sec-Fetch-Site", "same-origin")], &Value::Null)
+            .await;
+        (answer.status().as_u16(), text_of(answer).await)
+    };
+    let (status, page) = asked("/nope/%3Cb%3E", "text/html,*/*").await;
+    assert!(
+        status == 404 && page.contains("There is no page /nope/") && page.contains("aria-label=\"Pages\""),
+        "{page}"
+    );
+    let (status, problem) = asked("/nope", "*/*").await;
+    assert!(status == 404 && problem.starts_with('{'), "{problem}");
+    let (status, problem) = asked("/v1/nope", "application/json").await;
+    assert!(status == 404 && problem.starts_with('{'), "{problem}");
+    let run = pages.board.submit(Task::new("x").to("asker")).await.unwrap();
+    run.next_pending().await.unwrap();
+    let short = format!("/runs/req-{}", run.id().to_string().rsplit('-').next().unwrap());
+    for path in ["/turns/1", "/journal", "/nodes"] {
+        assert_eq!(asked(&format!("{short}{path}"), "text/html").await.0, 200, "{path}");
+    }
+    let (_, turn) = asked(&format!("{short}/turns/1"), "text/html").await;
+    assert!(turn.contains("Decide in the overview"), "a turn that waits says for what: {turn}");
+    for number in ["-1", "2", "x", "99999999999999999999"] {
+        let (status, page) = asked(&format!("{short}/turns/{number}"), "text/html").await;
+        assert!(status == 404 && page.contains("the run has no turn"), "{number}: {page}");
+    }
     pages.end().await;
 }

@@ -8,7 +8,7 @@ use callboard::messages::{Action, Consent, Deciders, Groups, Response};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
 use callboard_server::private::{Client, listen};
-use callboard_server::{PagesAt, Server, Tokens};
+use callboard_server::{AgentFiles, PagesAt, Server, Tokens};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -16,21 +16,27 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::browser::Browser;
+use crate::hostile_pages::{COUNTED, acts, payloads};
 use crate::skipping::skip;
 
 /// A server with pages on a port of its own. It works on threads of its own: a browser is waited for.
-struct Served {
-    runtime: Runtime,
-    board: Callboard,
-    client: Client,
+pub(crate) struct Served {
+    pub(crate) runtime: Runtime,
+    pub(crate) board: Callboard,
+    pub(crate) client: Client,
+    pub(crate) tokens: Tokens,
+    /// Where the agents are from.
+    pub(crate) files: watch::Sender<AgentFiles>,
     stop: watch::Sender<bool>,
     _folder: TempDir,
 }
 
 impl Served {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
+        let (files, tokens) = (watch::Sender::default(), Tokens::new(Env::system()));
+        let (shown, known) = (files.subscribe(), tokens.clone());
         let (board, client, stop) = runtime.block_on(async {
             let builder = Callboard::builder()
                 .agent("coder", |turn: Turn| async move {
@@ -57,6 +63,11 @@ impl Served {
                     turn.people().approve(Action::new(&action, "a", "b")).await?;
                     Ok(Command::output(1))
                 })
+                .agent("acts", acts)
+                .agent(
+                    "broken",
+                    |turn: Turn| async move { Err::<Command, _>(TurnError::terminal(turn.input::<String>()?)) },
+                )
                 .groups(Groups::default().group("ops", ["ben", "owner"]).group("others", ["cat"]))
                 .approval_policy(|question| {
                     let deciders = match &*question.action.action {
@@ -71,7 +82,8 @@ impl Served {
             let board = builder.start().await.unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let at = PagesAt::Loopback { port: listener.local_addr().unwrap().port(), has_tls: false };
-            let server = Server::new(board.clone(), Tokens::new(Env::system())).dashboard(&at).unwrap();
+            let server = Server::new(board.clone(), known).agent_files(shown).dashboard(&at).unwrap();
+            let server = server.audit_file(&folder.path().join("audit.jsonl")).unwrap();
             let sockets = folder.path().join("sockets");
             let socket = listen(&sockets, "a").await.unwrap();
             let stop = watch::Sender::new(false);
@@ -84,16 +96,16 @@ impl Served {
             tokio::spawn(async move { server.serve_private(socket, private.1).await });
             (board, Client::new(&sockets, "a"), stop)
         });
-        Self { runtime, board, client, stop, _folder: folder }
+        Self { runtime, board, client, tokens, files, stop, _folder: folder }
     }
 
     /// The URL of a new link.
-    fn link(&self) -> String {
+    pub(crate) fn link(&self) -> String {
         let link = self.runtime.block_on(self.client.request("POST", "/v1/sign-in", Some(&json!({})))).unwrap().1;
         link["url"].as_str().unwrap().to_owned()
     }
 
-    fn submit(&self, agent: &str, text: &str) -> callboard::runtime::RunHandle {
+    pub(crate) fn submit(&self, agent: &str, text: &str) -> callboard::runtime::RunHandle {
         self.runtime.block_on(async {
             let run = self.board.submit(Task::new(text).to(agent)).await.unwrap();
             run.next_pending().await.unwrap();
@@ -108,7 +120,7 @@ impl Served {
         self.runtime.block_on(self.board.workflows().save(&workflow)).unwrap();
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.stop.send_replace(true);
         self.runtime.block_on(self.board.shutdown());
     }
@@ -128,7 +140,7 @@ fn enter(browser: &mut Browser) {
 }
 
 /// Opens a link and waits until it has signed in.
-fn sign_in(browser: &mut Browser, link: &str) {
+pub(crate) fn sign_in(browser: &mut Browser, link: &str) {
     browser.opens(link);
     // The page of the link opens the overview.
     browser.until("Page.loadEventFired");
@@ -162,7 +174,7 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     let link = served.link();
     sign_in(&mut browser, &link);
     let shown = browser.value("[location.pathname + location.hash, document.querySelector('h1').textContent]");
-    assert_eq!(shown, json!(["/", "5 agents running · 0 waiting for you · 0 failed"]));
+    assert_eq!(shown, json!(["/", "7 agents running · 0 waiting for you · 0 failed"]));
     assert_eq!(browser.value("document.querySelector('#empty').hidden"), json!(false));
     picture(&mut browser, "empty");
 
@@ -171,7 +183,7 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     browser.sees("document.querySelectorAll('.item').length === 1");
     assert_eq!(
         browser.value("document.querySelector('h1').textContent"),
-        "5 agents running · 1 waiting for you · 0 failed"
+        "7 agents running · 1 waiting for you · 0 failed"
     );
     assert_eq!(browser.value(ROWS), json!(["coder wants to FileWrite notes.txt"]));
     browser.presses("j", "j");
@@ -181,16 +193,20 @@ fn a_person_signs_in_approves_with_the_keyboard_alone_and_signs_out() {
     browser.sees("document.querySelector('.item.done')");
     let result = browser.value("document.querySelector('.item .result').textContent");
     assert!(result.as_str().unwrap().starts_with("Approved by owner · "), "{result}");
+    assert_eq!(browser.value("document.activeElement.className"), "item done", "the keyboard keeps its place");
     assert_eq!(served.runtime.block_on(run.result()).unwrap().output, "notes.txt");
 
     // One that somebody else decides, while the page shows it.
     served.submit("coder", "other.txt");
     browser.sees("document.querySelectorAll('.item').length === 2");
+    let height = browser.value("document.querySelector('.item:last-of-type').offsetHeight");
     let asked = served.runtime.block_on(served.board.people().pending());
     served.runtime.block_on(served.board.people().answer(&asked[0], Response::Approve, "ben")).unwrap();
     browser.sees("document.querySelector('.item.gone')");
     let result = browser.value("document.querySelector('.item.gone .result').textContent");
     assert!(result.as_str().unwrap().starts_with("Approved by ben at "), "{result}");
+    let now = browser.value("document.querySelector('.item.gone').offsetHeight");
+    assert!(now.as_u64() >= height.as_u64(), "what is below has moved: {now} after {height}");
 
     // A reason is typed, and a question is answered.
     let denied = served.submit("coder", "third.txt");
@@ -294,6 +310,27 @@ fn an_action_is_approved_with_other_arguments_and_for_its_run() {
     let result = served.runtime.block_on(edited.result()).unwrap().output;
     assert_eq!(result.value(), &json!({ "path": "c", "size": 12_345_678_901_234_567_891_u64 }));
 
+    // What is written and not sent is not what is approved, and nobody is led to think so.
+    let asked = served.submit("exact", "x");
+    browser.sees(&format!("{OPEN} === 1"));
+    click(&mut browser, "Edit …");
+    browser.sees("document.querySelector('.item:not(.done) textarea')?.value");
+    browser.value("document.querySelector('.item:not(.done) textarea').value = '{\"path\": \"draft\"}'");
+    click(&mut browser, "Approve");
+    browser.sees(
+        "document.querySelector('.item.wrong .result')?.textContent.startsWith('You have changed the arguments: ')",
+    );
+    click(&mut browser, "Edit …");
+    click(&mut browser, "Approve");
+    browser.sees(&format!("{OPEN} === 0"));
+    let shown = browser.value("document.querySelector('.item:last-of-type [data-text]').textContent");
+    assert!(
+        shown.as_str().unwrap().contains("12345678901234567890") && !shown.to_string().contains("draft"),
+        "{shown}"
+    );
+    let result = served.runtime.block_on(asked.result()).unwrap().output;
+    assert_eq!(result.value()["size"], json!(12_345_678_901_234_567_890_u64));
+
     let twice = served.submit("twice", "x");
     browser.sees(&format!("{OPEN} === 1"));
     click(&mut browser, "Approve for this run");
@@ -342,134 +379,8 @@ fn a_page_says_who_has_approved_while_others_decide_and_who_may_not() {
     served.end();
 }
 
-/// What HTML, SVG, CSS, URLs and scripts could be made of.
-fn payloads() -> Vec<String> {
-    const SCRIPT: &str = "globalThis.attacked=1";
-    let mut all = Vec::new();
-    for tag in [
-        "img", "svg", "body", "iframe", "video", "audio", "details", "input", "select", "marquee", "object", "embed",
-        "math", "style", "link", "meta", "base", "form", "a", "button",
-    ] {
-        for event in ["onerror", "onload", "onfocus", "ontoggle", "onmouseover", "onanimationstart"] {
-            all.push(format!("<{tag} src=x href=x open autofocus {event}={SCRIPT}>"));
-        }
-        all.push(format!("\"><{tag} onload='{SCRIPT}'>"));
-        all.push(format!("</pre></li></ol><{tag}><script>{SCRIPT}</script>"));
-        all.push(format!(
-            "<{tag} href=javascript:{SCRIPT} src=javascript:{SCRIPT} action=javascript:{SCRIPT}>x</{tag}>"
-        ));
-    }
-    for close in [
-        "</script>",
-        "</style>",
-        "</title>",
-        "</textarea>",
-        "</template>",
-        "</noscript>",
-        "-->",
-        "]]>",
-        "'",
-        "\"",
-        "`",
-        "\\",
-        "&quot;",
-        "&#34;",
-        "&lt;",
-        "\u{0}",
-        "\r\n\r\n",
-    ] {
-        for begin in [
-            "<script>",
-            "<svg><script>",
-            "<math><mi//xlink:href=\"data:x,",
-            "<!--",
-            "<![CDATA[",
-            "<?xml-stylesheet href=",
-            "{{",
-            "${",
-            "<%",
-        ] {
-            all.push(format!("{close}{begin}{SCRIPT}</script>"));
-        }
-    }
-    for scheme in ["javascript", "data", "vbscript", "file", "blob", "JaVaScRiPt", "java\tscript", "\u{1}javascript"] {
-        all.push(format!("{scheme}:{SCRIPT}//"));
-        all.push(format!("<a href=\"{scheme}:{SCRIPT}\">open</a>"));
-    }
-    for text in [
-        "\u{202e}tpircs\u{202c}",
-        "\u{2066}approve\u{2069}",
-        "a\u{200b}b\u{200d}c\u{feff}",
-        "\u{1b}[31mred\u{1b}[0m\u{1b}]8;;http://evil.example\u{7}x",
-        "\u{85}\u{2028}\u{2029}",
-        "e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}",
-        "<style>*{background:url(http://evil.example/)}</style>",
-        "<img src=http://evil.example/x>",
-        "<link rel=stylesheet href=http://evil.example/x>",
-        "<meta http-equiv=refresh content='0;url=http://evil.example/'>",
-        "<form action=http://evil.example><button>Approve</button></form>",
-        "<svg><foreignObject><iframe srcdoc='<script>parent.attacked=1</script>'>",
-        "\u{fdd0}\u{fffe}\u{e000}",
-    ] {
-        all.push(text.to_owned());
-    }
-    all
-}
-
-#[test]
-fn hostile_texts_of_agents_are_text_and_run_nothing() {
-    let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
-    let served = Served::start();
-    let payloads = payloads();
-    assert!(payloads.len() >= 300, "there are {}", payloads.len());
-    // Whatever the policy keeps from being loaded or run is counted, before the page has a script.
-    let counted = "globalThis.violations = []; addEventListener('securitypolicyviolation', (event) => violations.push(event.blockedURI + ' ' + event.violatedDirective), true);";
-    browser.asks("Page.addScriptToEvaluateOnNewDocument", json!({ "source": counted }));
-    sign_in(&mut browser, &served.link());
-    let elements = "[...new Set([...document.querySelectorAll('main *')].map((element) => element.localName))].sort()";
-    for (number, some) in payloads.chunks(20).enumerate() {
-        for (at, text) in some.iter().enumerate() {
-            served.submit(if at % 2 == 0 { "asker" } else { "coder" }, text);
-        }
-        // Appended by the script, and written by the server.
-        browser
-            .sees(&format!("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === {}", some.len()));
-        for _ in 0..2 {
-            let found = browser.value(elements);
-            for element in found.as_array().unwrap() {
-                let own = [
-                    "a", "b", "bdi", "button", "code", "dd", "div", "dl", "dt", "form", "h1", "h2", "input", "label",
-                    "li", "nav", "ol", "p", "pre", "section", "span", "template", "textarea", "time",
-                ];
-                assert!(own.contains(&element.as_str().unwrap()), "{element} in chunk {number}");
-            }
-            let attributes = browser.value(
-                "[...document.querySelectorAll('main *')].flatMap((element) => [...element.attributes]).filter(({ name, value }) => (name.startsWith('on') || ['src', 'href', 'style', 'action'].includes(name)) && !/^\\/(\\?kind=[a-z_]+|runs\\/[0-9a-f-]+)?$/.test(value)).length",
-            );
-            assert_eq!(attributes, json!(0), "in chunk {number}");
-            let unseen = browser.value("/[\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\u001b]/.test(document.querySelector('main').textContent)");
-            assert_eq!(unseen, json!(false), "in chunk {number}");
-            assert_eq!(
-                browser.value("[globalThis.attacked ?? null, violations]"),
-                json!([null, []]),
-                "in chunk {number}"
-            );
-            browser.opens(&overview_of(&served));
-            browser.sees("document.querySelector('#state')?.textContent === 'Live'");
-        }
-        for wait in served.runtime.block_on(served.board.people().pending()) {
-            served.runtime.block_on(served.board.run(wait.run()).cancel("done")).unwrap();
-        }
-        browser.sees("document.querySelectorAll('.item:not(.done, .denied, .gone)').length === 0");
-        browser.opens(&overview_of(&served));
-        browser.sees("document.querySelector('#state')?.textContent === 'Live'");
-    }
-    assert_eq!(browser.complaints(), [&Value::Null; 0]);
-    served.end();
-}
-
 /// The address of the overview.
-fn overview_of(served: &Served) -> String {
+pub(crate) fn overview_of(served: &Served) -> String {
     let link = served.link();
     link.split("/sign-in").next().unwrap().to_owned() + "/"
 }
@@ -545,6 +456,8 @@ fn pages_have_no_violation_of_accessibility() {
             &run,
             &turn,
             &journal,
+            "agents/asker",
+            "files",
             "agents?text=e&sort=newest",
             "workflows",
             "workflows/looks",
@@ -577,8 +490,7 @@ fn pages_have_no_violation_of_accessibility() {
 fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     let Some(mut browser) = Browser::start() else { return skip("there is no Chromium") };
     let served = Served::start();
-    let counted = "globalThis.violations = []; addEventListener('securitypolicyviolation', (event) => violations.push(event.blockedURI + ' ' + event.violatedDirective), true);";
-    browser.asks("Page.addScriptToEvaluateOnNewDocument", json!({ "source": counted }));
+    browser.asks("Page.addScriptToEvaluateOnNewDocument", json!({ "source": COUNTED }));
     let hostile: String = payloads().into_iter().step_by(7).collect();
     let run = served.submit("asker", &hostile);
     sign_in(&mut browser, &served.link());
@@ -707,6 +619,12 @@ fn a_page_that_was_asked_for_is_shown_after_signing_in_and_its_forms_work() {
     click(&mut browser, "Start the workflow");
     browser.until("Page.loadEventFired");
     browser.sees("document.querySelector('#run-waits')?.textContent.includes('Which way?')");
+    browser.opens(&format!("{}agents/coder", overview_of(&served)));
+    for (form, button) in [("restart", "Start the agent again"), ("stop", "Stop the agent")] {
+        browser.value(&format!("document.querySelector('[data-key={form}]').open = true"));
+        click(&mut browser, button);
+        browser.sees(&format!("document.querySelector('[data-key={form}] .result').textContent === 'Done.'"));
+    }
     // The page that nobody was signed in for.
     let complaints = browser.complaints();
     assert!(complaints.len() == 1 && complaints[0].to_string().contains("401 (Unauthorized)"), "{complaints:?}");

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use callboard::messages::Usage;
+use callboard::messages::{Action, Usage};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
 use callboard_server::{AgentFile, AgentFiles, PagesAt, Scope, TokenSpec};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::dashboard::{Browser, Pages};
@@ -169,7 +169,7 @@ async fn workflows_have_pages_with_a_form_for_what_they_need() {
         pages.board.workflows().save(&of(text).build().unwrap()).await.unwrap();
     }
     let (_, list) = text(&pages, &ann, "/workflows").await;
-    assert_has(&list, &["href=\"/workflows/a%2Fb%20c\"", "version 2 · 1 nodes", "\\u{202e}"]);
+    assert_has(&list, &["href=\"/workflows/a%2Fb%20c\"", "version 2 · 1 node", "\\u{202e}"]);
     let (status, page) = text(&pages, &owner, "/workflows/a%2Fb%20c").await;
     assert_eq!(status, 200, "{page}");
     let parts = [
@@ -268,5 +268,37 @@ async fn an_agent_has_a_page_with_what_its_file_says_and_admins_start_it_again_a
         let answer = pages.post(&owner, &format!("/v1/agents/reader/{action}"), &json!({})).await;
         assert_eq!(answer.status().as_u16(), status, "{action}: {}", text_of(answer).await);
     }
+    pages.end().await;
+}
+
+#[tokio::test]
+async fn a_question_is_found_behind_more_than_a_thousand_approvals_and_all_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let writes = |turn: Turn| async move {
+        turn.people().approve(Action::new("FileWrite", "a", turn.input_json().clone())).await?;
+        Ok(Command::output(1))
+    };
+    let builder = Callboard::builder()
+        .agent("writes", writes)
+        .capacity(|it| it.runs_in_flight(2_000))
+        .shutdown_grace(Duration::ZERO);
+    let pages = Pages::of(&folder, &PagesAt::Loopback { port: 7420, has_tls: false }, builder).await;
+    let owner = pages.sign_in(&json!({})).await;
+    let mut last = None;
+    for number in 0..1_020 {
+        last = Some(pages.board.submit(Task::new(&number.to_string()).to("writes")).await.unwrap());
+    }
+    let last = last.unwrap();
+    last.next_pending().await.unwrap();
+    let asked = pages.board.submit(Task::new("x").to("asker")).await.unwrap();
+    asked.next_pending().await.unwrap();
+    let read =
+        async |path: &str| -> Value { serde_json::from_str(&text_of(pages.get(&owner, path).await).await).unwrap() };
+    let found = read("/v1/inbox?kind=question").await;
+    assert_eq!((found["items"].as_array().unwrap().len(), &found["is_cut"]), (1, &json!(false)));
+    assert_eq!(read("/v1/inbox?limit=1").await["counts"], json!({ "approval": 1_020, "question": 1 }));
+    let of_last = read(&format!("/v1/inbox?run={}", last.id())).await;
+    assert_eq!(of_last["items"].as_array().unwrap().len(), 1);
+    assert!(text_of(pages.get(&owner, "/").await).await.contains("1021 waiting"));
     pages.end().await;
 }

@@ -19,6 +19,8 @@ mod dashboard;
 mod decisions;
 mod delivery;
 mod hostile;
+#[cfg(unix)]
+mod hostile_pages;
 #[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]
 mod hostile_queries;
 #[cfg(unix)]

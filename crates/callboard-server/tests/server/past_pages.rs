@@ -104,7 +104,7 @@ async fn a_turn_has_a_page_with_its_input_its_messages_and_what_it_changed() {
         assert_eq!(found, status, "{page}");
         assert_has(&page, &[why]);
     }
-    assert_eq!(text(&pages, &browser, &format!("/runs/{}/turns/two", run.id())).await.0, 400);
+    assert_eq!(text(&pages, &browser, &format!("/runs/{}/turns/two", run.id())).await.0, 404);
     pages.end().await;
 }
 

@@ -272,6 +272,10 @@ async fn agents_have_a_page_with_their_breakers_and_who_has_failed_is_named_to_a
     for _ in 0..3 {
         pages.board.submit(Task::new("x").to("moody")).await.unwrap().result().await.unwrap();
     }
+    let run = pages.board.submit(Task::new("x").to("asker")).await.unwrap();
+    run.next_pending().await.unwrap();
+    let works = format!("works on <a href=\"/runs/{}/turns/1\">turn 1 of <code>req-", run.id());
+    assert!(text(&pages, &reader, "/agents/asker").await.1.contains(&works));
     for path in ["/agents", "/parts/agents"] {
         let (status, shown) = text(&pages, &owner, path).await;
         assert_eq!(status, 200);
@@ -280,6 +284,8 @@ async fn agents_have_a_page_with_their_breakers_and_who_has_failed_is_named_to_a
             "href=\"/#agent:unlucky\"",
             "out of luck &lt;b&gt;",
             "Supervision tree",
+            " MiB of memory",
+            &works,
         ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }

@@ -83,6 +83,11 @@ async fn of_short(context: &Context, id: &str) -> Result<Option<RunId>, Problem>
     Ok(None)
 }
 
+/// The run that the address of a page names, by its id or by its short one.
+async fn named(context: &Context, id: &str) -> Result<RunHandle, Problem> {
+    Ok(of_short(context, id).await?.map_or_else(|| find(context, id), |run| Ok(context.board.run(run)))?)
+}
+
 /// The title of the page, and its contents.
 async fn shown(context: &Context, caller: &Caller, id: &str, query: Option<&str>) -> Result<(String, Markup), Problem> {
     let (_, asked) = Asked::read(query)?;

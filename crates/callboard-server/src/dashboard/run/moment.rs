@@ -8,6 +8,7 @@ use callboard::runtime::RunHandle;
 use callboard::supervision::runs::{Moment, Replay, ReplayStep};
 use maud::{Markup, html};
 
+use super::named;
 use super::query::is_failure;
 use super::replayed::{changes, folded, replayed};
 use super::texts::{line, lines, short, shown_time, span, tokens};
@@ -31,7 +32,7 @@ pub(in crate::dashboard) async fn page(State(context): Shared, Path(id): Path<St
         Err(answer) => return answer,
     };
     let contents = async {
-        let run = find(&context, &id)?;
+        let run = named(&context, &id).await?;
         let [event] = query::values(query.as_deref(), ["event"])?;
         shown(&context, &run, event.as_deref()).await
     };
@@ -125,7 +126,7 @@ fn then(moment: &Moment) -> Markup {
         h2 { "The run after it" }
         dl.facts {
             div { dt { "Ended turns" } dd { (metrics.turns) } }
-            div { dt { "Handoffs" } dd { (metrics.handoffs) } }
+            div { dt { "Handoffs and delegations" } dd { (metrics.handoffs) } }
             div { dt { "Used" } dd { (tokens(metrics.usage).unwrap_or_else(|| "no tokens".to_owned())) } }
             @if let Some(outcome) = outcome { div { dt { "Ended" } dd { bdi { (line(&outcome.to_string(), MAX_EVENT)) } } } }
         }

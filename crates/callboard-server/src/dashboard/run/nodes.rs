@@ -8,11 +8,11 @@ use callboard::runtime::RunHandle;
 use callboard::supervision::runs::{Cause, TurnEnd, TurnStory};
 use maud::{Markup, html};
 
+use super::named;
 use super::replayed::replayed;
 use super::texts::{line, short, span, tokens};
 use crate::context::{Context, Shared};
 use crate::dashboard::pages::{self, Reader};
-use crate::delegations::find;
 use crate::problem::Problem;
 
 /// The most nodes of the page, turns of a node, and characters of a name.
@@ -26,7 +26,7 @@ pub(in crate::dashboard) async fn page(State(context): Shared, Path(id): Path<St
         Ok(reader) => reader,
         Err(answer) => return answer,
     };
-    let contents = async { shown(&context, &find(&context, &id)?).await }.await;
+    let contents = async { shown(&context, &named(&context, &id).await?).await }.await;
     pages::answer("Nodes of a run", "/runs", &Reader { caller: &caller, csrf }, contents)
 }
 
@@ -41,6 +41,8 @@ async fn shown(context: &Context, run: &RunHandle) -> Result<Markup, Problem> {
         }
     }
     let id = run.id();
+    let mut nodes: Vec<_> = nodes.into_iter().collect();
+    nodes.sort_by_key(|((node, compensates), _)| (numbered(node), *compensates));
     Ok(html! {
         p.under { a href={ "/runs/" (id) } { "Run " code { (short(id)) } } }
         h1 { "Executions of each node" }
@@ -58,6 +60,12 @@ async fn shown(context: &Context, run: &RunHandle) -> Result<Markup, Problem> {
         }
         @if nodes.len() > MAX_NODES { p.dim { (nodes.len() - MAX_NODES) " more nodes are not shown." } }
     })
+}
+
+/// The parts by which names are sorted: those that a map has numbered, such as `tick#10`, by their numbers.
+fn numbered(node: &str) -> (&str, u64) {
+    let parts = node.rsplit_once('#').and_then(|(name, number)| Some((name, number.parse().ok()?)));
+    parts.unwrap_or((node, 0))
 }
 
 fn execution(context: &Context, run: &RunHandle, turn: &TurnStory) -> Markup {
@@ -79,5 +87,17 @@ fn execution(context: &Context, run: &RunHandle, turn: &TurnStory) -> Markup {
                 @if let Some(used) = tokens(turn.usage) { " · " (used) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbered;
+
+    #[test]
+    fn nodes_of_a_map_are_in_the_order_of_their_numbers() {
+        let mut nodes = ["tick#10", "tick#2", "a", "tick", "tick#x"];
+        nodes.sort_by_key(|node| numbered(node));
+        assert_eq!(nodes, ["a", "tick", "tick#2", "tick#10", "tick#x"]);
     }
 }

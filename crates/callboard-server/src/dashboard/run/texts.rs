@@ -7,11 +7,12 @@ use callboard_text::exact;
 use maud::{Markup, html};
 use serde::Serialize;
 
-/// A text in a line of at most so many characters.
+/// A text in a line of at most so many characters, with signs for its line breaks.
 pub(crate) fn line(text: &str, most: usize) -> String {
+    let in_line = |text: &str| visible(&text.replace('\n', " ⏎ "));
     match text.char_indices().nth(most) {
-        None => visible(text),
-        Some((end, _)) => visible(&text[..end]) + "…",
+        None => in_line(text),
+        Some((end, _)) => in_line(&text[..end]) + "…",
     }
 }
 
@@ -87,6 +88,7 @@ mod tests {
     #[test]
     fn a_text_is_visible_and_cut_and_a_span_has_two_units() {
         assert_eq!(line("a\u{202e}b\nc", 3), "a\\u{202e}b…");
+        assert_eq!(line("a\nb", 9), "a ⏎ b");
         assert_eq!(lines("a\n\u{1b}", 9), "a\n\\u{1b}");
         let shown = [350, 4_250, 185_000, 7_445_000].map(|millis| span(Duration::from_millis(millis)));
         assert_eq!(shown, ["350 ms", "4.2 s", "3 min 5 s", "2 h 4 min"]);

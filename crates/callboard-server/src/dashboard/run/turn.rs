@@ -8,12 +8,14 @@ use callboard::supervision::runs::{Cause, Moment, Replay, ReplayStep, TurnEnd, T
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::named;
 use super::query::is_failure;
 use super::replayed::{changes, folded, replayed};
 use super::texts::{cut_lines, json_text, line, lines, short, shown_time, span, tokens};
+use super::view::{MAX_WAITS, waits_for};
 use crate::context::{Context, Shared};
 use crate::dashboard::pages::{self, Reader};
-use crate::delegations::find;
+use crate::inbox::{Item, may_not};
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
@@ -31,14 +33,19 @@ const MAX_CHANNELS: usize = 50;
 /// The page of a turn.
 pub(in crate::dashboard) async fn page(
     State(context): Shared,
-    Path((id, number)): Path<(String, u32)>,
+    Path((id, number)): Path<(String, String)>,
     request: Request,
 ) -> Response {
     let (caller, csrf) = match pages::reader_of(&context, &request, "Turn of a run") {
         Ok(reader) => reader,
         Err(answer) => return answer,
     };
-    let contents = async { shown(&context, &caller, &find(&context, &id)?, number).await }.await;
+    let contents = async {
+        let none = || Problem::not_found(format!("the run has no turn {}", line(&number, MAX_NAME)));
+        let number = number.parse().map_err(|_| none())?;
+        shown(&context, &caller, &named(&context, &id).await?, number).await
+    };
+    let contents = contents.await;
     pages::answer("Turn of a run", "/runs", &Reader { caller: &caller, csrf }, contents)
 }
 
@@ -49,14 +56,27 @@ async fn shown(context: &Context, caller: &Caller, run: &RunHandle, number: u32)
     let before = replay.before_turn(number).ok_or_else(none)?;
     let after = replay.after_turn(number);
     let may_change = caller.scopes.contains(&Scope::Delegate);
+    let waits = if turn.closed.is_none() { waits(context, caller, run, number).await? } else { Vec::new() };
     Ok(html! {
         p.under { a href={ "/runs/" (run.id()) } { "Run " code { (short(run.id())) } } }
         (head(context, turn))
+        @if !waits.is_empty() { ul.waits { @for item in &waits { (waits_for(run.id(), item)) } } }
         section { (given(turn)) }
         section { (did(&replay, turn)) }
         section { (states(&before, after.as_ref())) }
         @if may_change { section.actions-of-turn { (fork(&replay, turn, &before)) } }
     })
+}
+
+/// What the turn waits for that people decide.
+async fn waits(context: &Context, caller: &Caller, run: &RunHandle, number: u32) -> Result<Vec<Item>, Problem> {
+    let mut waits = Vec::new();
+    for wait in run.read().await?.pending().iter().filter(|wait| wait.turn().number == number).take(MAX_WAITS) {
+        let item = Item::of_pending(wait);
+        let may_not = may_not(context, caller, &item).await;
+        waits.push(Item { may_not, ..item });
+    }
+    Ok(waits)
 }
 
 fn head(context: &Context, turn: &TurnStory) -> Markup {
@@ -153,6 +173,9 @@ fn did(replay: &Replay, turn: &TurnStory) -> Markup {
 
 /// What came of a step: of a call of a model or a tool, its message.
 fn came_of(number: usize, name: &str, came: &Json) -> Markup {
+    if came.is_null() {
+        return html! {};
+    }
     let key = format!("step-{number}");
     let message = came.value().as_object().and_then(|fields| {
         let text = fields.get("text")?.as_str()?;

@@ -9,7 +9,7 @@ use super::query::{Asked, KINDS, is_failure};
 use super::questions::Questions;
 use super::state::badge;
 use super::story::{End, Story, TurnRow};
-use super::texts::{line, lines, short, shown_time, span, tokens};
+use super::texts::{cut_lines, json_text, line, lines, short, shown_time, span, tokens};
 use super::timeline::{self, Axis};
 use crate::inbox::Item;
 use crate::json as shapes;
@@ -22,6 +22,8 @@ pub(super) const MAX_WAITS: usize = 10;
 /// The most characters of a task, of a result and of an event.
 const MAX_TASK: usize = 600;
 const MAX_EVENT: usize = 160;
+/// How many bytes the input of a run has that is not folded.
+const SHORT_INPUT: usize = 400;
 
 /// What a page is made of.
 pub(super) struct Seen<'s> {
@@ -75,6 +77,13 @@ fn head(seen: &Seen<'_>, turns: usize) -> Markup {
             @if metrics.retries > 0 { div { dt { "Retries" } dd { (metrics.retries) } } }
             div { dt { "Run" } dd { code { (run.id()) } } }
         }
+        @if let Some(input) = task.input.as_ref().filter(|input| input.as_str() != Some(&*task.body)) {
+            @let text = json_text(input.value());
+            details data-key="input" open[text.len() <= SHORT_INPUT] {
+                summary { "Its input" }
+                pre.text dir="auto" { (cut_lines(&text, MAX_TASK)) }
+            }
+        }
         @if let Some(result) = run.result() {
             @if !result.outcome.is_finished() {
                 details data-key="outcome" open { summary { "How it ended" } pre.text dir="auto" { (lines(&result.outcome.to_string(), MAX_TASK)) } }
@@ -117,7 +126,7 @@ fn agent(turn: &TurnRow) -> Markup {
 }
 
 /// What waits for people, in a line, with where they decide.
-fn waits_for(run: RunId, item: &Item) -> Markup {
+pub(super) fn waits_for(run: RunId, item: &Item) -> Markup {
     html! {
         li {
             @if let Some(agent) = &item.agent { b { bdi { (line(agent, 80)) } } " " }
