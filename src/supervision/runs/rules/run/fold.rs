@@ -208,6 +208,7 @@ impl Run {
             tokens_used: self.budget.spent(),
             time_elapsed: self.last_at.since(self.submission.at),
             retry_count: self.tally.retries,
+            tools_used: self.tally.tools.clone(),
         }
     }
 

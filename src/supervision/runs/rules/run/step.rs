@@ -98,7 +98,10 @@ impl Run {
                     Record::StepStarted { name: Arc::clone(name) },
                 );
             }
-            RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at: _ } => {
+            RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at: _, is_tool } => {
+                if *is_tool {
+                    self.count_tool(*turn, name);
+                }
                 let (name, value, is_tainted) = (Arc::clone(name), value.clone(), *is_tainted);
                 self.turns
                     .record(RequestKey { turn: *turn, ordinal: *ordinal }, Record::Step { name, value, is_tainted });
@@ -116,6 +119,9 @@ impl Run {
                 self.last_at = *at;
                 let before = self.turns.get(*turn).and_then(|open| open.record(*ordinal));
                 if let Some(record) = once::recorded(event, before) {
+                    if let RunEvent::IntentRecorded { intent, is_tool: true, .. } = event {
+                        self.count_tool(*turn, &intent.name);
+                    }
                     self.turns.record(RequestKey { turn: *turn, ordinal: *ordinal }, record);
                     effects.push(match event {
                         RunEvent::OutcomeUnknown { asked, .. } => Effect::ArmDeadline {

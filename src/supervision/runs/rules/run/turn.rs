@@ -256,9 +256,9 @@ impl OpenTurn {
 
     /// The figures of the run when it was admitted, if the schema shows them.
     #[must_use]
-    pub(crate) fn figures(&self) -> Option<RunFigures> {
+    pub(crate) fn figures(&self) -> Option<&RunFigures> {
         match self.record(FIGURES_ORDINAL) {
-            Some(Record::Figures(figures)) => Some(*figures),
+            Some(Record::Figures(figures)) => Some(figures),
             Some(_) | None => None,
         }
     }

@@ -302,7 +302,7 @@ impl RunShard {
             node: live.run.node_of_branch(branch).map(Arc::from),
             input: turn.input.clone(),
             view: branch.view.clone(),
-            figures: turn.figures(),
+            figures: turn.figures().cloned(),
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
             answers: branch.brief.answers.clone(),

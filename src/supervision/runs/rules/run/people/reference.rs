@@ -199,7 +199,7 @@ fn event(kind: u8, turn: u32, ordinal: u32, flag: bool) -> RunEvent {
         }
         7 => {
             let intent = Intent::new("charge", "order 7", &input);
-            RunEvent::IntentRecorded { turn, ordinal, intent, at }
+            RunEvent::IntentRecorded { turn, ordinal, intent, at, is_tool: flag }
         }
         8 => {
             let asked = AskedOutcome { nonce: 9, at, expires_at: at, problem: None };
