@@ -44,6 +44,9 @@ pub enum RunEvent {
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
+        /// The step was a use of the tool of this name ([`Turn::use_tool`](crate::actors::Turn::use_tool)).
+        #[serde(skip)]
+        is_tool: bool,
     },
     /// A turn gave a task to another agent, or was refused to.
     Delegated {
@@ -345,6 +348,9 @@ pub enum RunEvent {
         intent: Intent,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
+        /// The effect is a use of the tool of this name ([`OutsideEffect::of_tool`](crate::actors::OutsideEffect::of_tool)).
+        #[serde(skip)]
+        is_tool: bool,
     },
     /// Something that must not be repeated by itself has failed: that is its result.
     StepFailed {
@@ -462,6 +468,8 @@ pub(crate) enum Beside {
     Charged { cost: Option<Cost>, day: u32, board: Arc<str> },
     /// [`RunEvent::Decided`]: all who had approved.
     Votes(Vec<Vote>),
+    /// [`RunEvent::StepFinished`] and [`RunEvent::IntentRecorded`]: it is a use of a tool.
+    OfTool,
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -621,6 +629,9 @@ impl RunEvent {
             Self::Decided { decision, .. } => {
                 (!decision.votes.is_empty()).then(|| Beside::Votes(decision.votes.clone()))
             }
+            Self::StepFinished { is_tool: true, .. } | Self::IntentRecorded { is_tool: true, .. } => {
+                Some(Beside::OfTool)
+            }
             _ => None,
         }
     }
@@ -651,6 +662,11 @@ impl RunEvent {
             Beside::Votes(votes) => {
                 if let Self::Decided { decision, .. } = self {
                     decision.votes = votes;
+                }
+            }
+            Beside::OfTool => {
+                if let Self::StepFinished { is_tool, .. } | Self::IntentRecorded { is_tool, .. } = self {
+                    *is_tool = true;
                 }
             }
         }

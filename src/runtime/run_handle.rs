@@ -17,7 +17,7 @@ use crate::supervision::runs::follow::{Follower, TurnEvent};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
-use crate::supervision::runs::snapshot::{Loaded, load};
+use crate::supervision::runs::snapshot::{Loaded, load, whole};
 use crate::workflow::Drawing;
 
 use super::handle::Callboard;
@@ -442,6 +442,46 @@ impl RunHandle {
     /// The run is unknown, or its journal cannot be read.
     pub async fn read(&self) -> Result<Run, RunError> {
         self.load().await?.run.ok_or(RunError::Unknown(self.id))
+    }
+
+    /// As [`RunHandle::history`] and [`RunHandle::read`], with one reading of the journal. Each turn is passed to `begun` when it
+    /// begins, with the run by then, and again when a person starts it; of a run in memory that has trimmed its first events, the
+    /// open turns alone.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |_: Turn| async { Ok(Command::output(1).goto("writer")) })
+    ///     .agent("writer", |_: Turn| async { Ok(Command::output(2)) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("x").to("lead")).await?;
+    /// run.result().await?;
+    /// let mut handed = Vec::new();
+    /// let (history, read) = run
+    ///     .read_with_history(|run, turn| {
+    ///         let from = run.handed_to(turn).map(|(agent, _)| agent.to_string());
+    ///         handed.extend(from.map(|agent| (agent, turn)));
+    ///     })
+    ///     .await?;
+    /// assert_eq!((history.len(), read.metrics().turns), (3, 2));
+    /// assert_eq!(handed, [("lead".to_owned(), 2)]);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    ///
+    /// # Panics
+    /// When a custom reducer or `begun` does.
+    pub async fn read_with_history(
+        &self,
+        begun: impl FnMut(&Run, u32) + Send,
+    ) -> Result<(Vec<RunEvent>, Run), RunError> {
+        let read = whole(&self.board.board.journal, self.id, &self.board.board.rules, begun).await?;
+        read.ok_or(RunError::Unknown(self.id))
     }
 
     async fn load(&self) -> Result<Loaded, StorageError> {

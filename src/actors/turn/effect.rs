@@ -68,7 +68,8 @@ impl Turn {
 
     /// As [`Turn::effect`], for whoever has the intent already, such as one that another program has written.
     pub fn effect_of<'w>(&self, intent: Intent) -> OutsideEffect<'w> {
-        let place = Place { turn: self.clone(), ordinal: self.take_ordinal(), intent, on_unknown: None };
+        let (turn, ordinal) = (self.clone(), self.take_ordinal());
+        let place = Place { turn, ordinal, intent, on_unknown: None, is_tool: false };
         OutsideEffect { place, before: None, reconcile: None }
     }
 }
@@ -90,6 +91,7 @@ struct Place {
     ordinal: u32,
     intent: Intent,
     on_unknown: Option<OnUnknown>,
+    is_tool: bool,
 }
 
 impl<'w> OutsideEffect<'w> {
@@ -103,6 +105,13 @@ impl<'w> OutsideEffect<'w> {
     pub fn arguments(mut self, arguments: &Json) -> Self {
         let Intent { name, target, .. } = &self.place.intent;
         self.place.intent = Intent::new(name, target, arguments);
+        self
+    }
+
+    /// Says that it is a use of the tool whose name it has, as [`Turn::use_tool`] does of a step. It counts as used once it has
+    /// begun.
+    pub fn of_tool(mut self) -> Self {
+        self.place.is_tool = true;
         self
     }
 
@@ -198,7 +207,7 @@ impl Place {
                 Next::Unknown { round, begun: Some(intent) } => {
                     let next = once::after(self.reconciled(reconcile.take(), intent).await, round);
                     if let Next::Result { result: Ok(value), .. } = &next {
-                        self.finish(TurnRequest::FinishStep(Arc::clone(&self.intent.name), value.clone()))?;
+                        self.finish(self.finished(value.clone()))?;
                     }
                     next
                 }
@@ -231,7 +240,7 @@ impl Place {
         if let Some(before) = before {
             intent.before = as_step(self.turn.id(), before).await;
         }
-        let request = TurnRequest::Intend { intent, round };
+        let request = TurnRequest::Intend { intent, round, is_tool: self.is_tool };
         match self.turn.request(self.ordinal, request).await? {
             TurnReply::Done => {}
             reply => return Err(unexpected(&reply)),
@@ -264,7 +273,7 @@ impl Place {
             Err(error) => return failed(error.into().failure),
         };
         let value = match Json::of(&result) {
-            Ok(value) => TurnRequest::FinishStep(name(), value),
+            Ok(value) => self.finished(value),
             Err(error) => {
                 let text = format!("the result of step {:?} cannot be journaled: {error}", &*self.intent.name);
                 return failed(Failure::new(FailureKind::Terminal, text));
@@ -274,6 +283,11 @@ impl Place {
             Ok(()) => Ok(result),
             Err(error) => failed(error.failure),
         }
+    }
+
+    /// The request that records its result. The tool was recorded with the intent.
+    fn finished(&self, value: Json) -> TurnRequest {
+        TurnRequest::FinishStep { name: Arc::clone(&self.intent.name), value, is_tool: false }
     }
 
     fn finish(&self, request: TurnRequest) -> Result<(), TurnError> {

@@ -154,8 +154,8 @@ impl Turn {
 
     /// The run's state as the turns before this one left it, with what the runtime itself writes (SEMANTICS 6): in the channel
     /// `context` who had control before as `previous_agent`, and in `metrics` what the run had used when this turn was
-    /// admitted, as `tokens_used`, `time_elapsed` (seconds) and `retry_count`. Where the task has a strict schema, as workflows
-    /// have, only if that declares these channels.
+    /// admitted, as `tokens_used`, `time_elapsed` (seconds), `retry_count` and, after a use of a tool, `tools_used`. Where the
+    /// task has a strict schema, as workflows have, only if that declares these channels.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -183,7 +183,7 @@ impl Turn {
         if figures.is_none() && previous.is_none() {
             return view;
         }
-        self.shared.state.get_or_init(|| Box::new(view.with_runtime(previous, *figures)))
+        self.shared.state.get_or_init(|| Box::new(view.with_runtime(previous, figures.as_ref())))
     }
 
     /// The run's state as the turns before this one left it: [`Turn::state`] without what the runtime adds.

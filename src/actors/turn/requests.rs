@@ -31,7 +31,7 @@ impl Direction {
             TurnRequest::Ask { .. } | TurnRequest::Resolve { .. } => ("question.dispatch", "question.reply", None),
             TurnRequest::Approve { .. } => ("approval.dispatch", "approval.reply", None),
             TurnRequest::StartStep(_)
-            | TurnRequest::FinishStep(..)
+            | TurnRequest::FinishStep { .. }
             | TurnRequest::Intend { .. }
             | TurnRequest::FailStep(..)
             | TurnRequest::Reserve { .. }
@@ -80,7 +80,7 @@ pub(super) fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
         return Ok(());
     }
     let what = match request {
-        TurnRequest::FinishStep(name, _) => format!("the result of step {name:?}"),
+        TurnRequest::FinishStep { name, .. } => format!("the result of step {name:?}"),
         TurnRequest::Delegate(order) => format!("the input of the delegation to {:?}", order.to),
         TurnRequest::Approve { action, .. } => format!("the arguments of {:?}", action.action),
         TurnRequest::MakeAgent { name, .. } => format!("what the agent {name:?} is"),

@@ -37,6 +37,56 @@ impl Turn {
         T: Serialize + DeserializeOwned,
         E: Into<TurnError>,
     {
+        self.step_of(name, false, work)
+    }
+
+    /// As [`Turn::step`], with the fact that the step is a use of the tool `name`. Later turns see it in the channel `metrics` of
+    /// their state, where `tools_used` counts the uses by the names of the tools (SEMANTICS 6).
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("finder", |turn: Turn| async move {
+    ///         let found = turn.use_tool("search", async { Ok::<_, TurnError>("a page".to_owned()) }).await?;
+    ///         Ok(Command::output(found).goto("writer"))
+    ///     })
+    ///     .agent("writer", |turn: Turn| async move {
+    ///         let metrics = turn.state().get("metrics").unwrap_or_default();
+    ///         Ok(Command::output(metrics.value()["tools_used"]["search"].clone()))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("x").to("finder")).await?;
+    /// assert_eq!(run.result().await?.output, 1);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Turn::step`].
+    pub fn use_tool<T, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> impl Future<Output = Result<T, TurnError>> + Send
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<TurnError>,
+    {
+        self.step_of(name, true, work)
+    }
+
+    fn step_of<T, E>(
+        &self,
+        name: &str,
+        is_tool: bool,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> impl Future<Output = Result<T, TurnError>> + Send
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<TurnError>,
+    {
         let ordinal = self.take_ordinal();
         let name: Arc<str> = name.into();
         async move {
@@ -78,7 +128,7 @@ impl Turn {
             }
             let result = as_step(self.id(), work).await.map_err(Into::into)?;
             let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
-            let request = TurnRequest::FinishStep(name, value);
+            let request = TurnRequest::FinishStep { name, value, is_tool };
             check_depth(&request)?;
             self.shared.is_unsynced.store(true, Ordering::Release);
             self.send(ordinal, request, None);

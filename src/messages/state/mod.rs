@@ -24,7 +24,7 @@ pub(crate) use compact::compact;
 pub use finished::FinalState;
 pub(crate) use join::{Delta, join, overwrite};
 pub use rules::StateRules;
-pub(crate) use runtime::RunFigures;
+pub(crate) use runtime::{RunFigures, ToolUses};
 pub(crate) use schema::METRICS;
 pub use schema::{Reducer, Schema};
 

@@ -80,7 +80,15 @@ fn every_event() -> Vec<RunEvent> {
     let mut events = events();
     events.extend([
         RunEvent::StepStarted { turn, ordinal, name: name.clone(), at: Some(at) },
-        RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_tainted: true, at: None },
+        RunEvent::StepFinished {
+            turn,
+            ordinal,
+            name,
+            value: input.clone(),
+            is_tainted: true,
+            at: None,
+            is_tool: false,
+        },
         RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
         RunEvent::DelegationExpired { turn, ordinal, at },
         RunEvent::Reserved {
@@ -143,6 +151,7 @@ fn stored(events: Vec<RunEvent>) -> JournalRecord {
             RunEvent::Reserved { cost, charged, .. } => (*cost, *charged) = (None, None),
             RunEvent::Settled { model, is_of_run, .. } => (*model, *is_of_run) = (None, false),
             RunEvent::Decided { decision, .. } => decision.votes.clear(),
+            RunEvent::StepFinished { is_tool, .. } | RunEvent::IntentRecorded { is_tool, .. } => *is_tool = false,
             _ => {}
         }
         event
@@ -190,6 +199,7 @@ fn the_bytes_of_events_about_outside_effects_are_golden() {
                 ..Intent::new("charge", "order 7", &json!({ "amount": 3 }).into())
             },
             at,
+            is_tool: false,
         },
         RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_tainted: true, at: Some(at) },
         RunEvent::OutcomeUnknown { turn, ordinal, asked },
@@ -447,6 +457,22 @@ fn the_bytes_of_summaries_of_turns_are_golden() {
     let events = vec![RunEvent::Summarized { turn: 3, text: "found 3 sources".into(), at }];
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/summaries");
     crate::testing::golden::check(folder, &stored(events));
+}
+
+#[test]
+fn the_bytes_of_events_about_uses_of_tools_are_golden() {
+    let (turn, ordinal, at) = (3, 2, Timestamp::from_millis(1_767_225_600_000));
+    let finished = |name: &str, is_tool| {
+        let (name, value, is_tainted, at) = (name.into(), Json::from("found"), false, Some(at));
+        RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at, is_tool }
+    };
+    let intent = Intent::new("charge", "order 7", &Json::null());
+    let begun = RunEvent::IntentRecorded { turn, ordinal, intent, at, is_tool: true };
+    let events = vec![finished("model", false), finished("search", true), begun];
+    let stored = stored(events.clone());
+    assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tools");
+    crate::testing::golden::check(folder, &stored);
 }
 
 #[test]

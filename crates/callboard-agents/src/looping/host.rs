@@ -24,7 +24,14 @@ pub(super) trait Host: Send + Sync {
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>>;
 
-    /// Carries out an effect that must not be repeated by itself; `None` if it may have happened, which the model is then
+    /// As [`Host::step`], of the use of a tool.
+    fn use_tool<'a>(
+        &'a self,
+        name: &'a str,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Json, TurnError>>;
+
+    /// Carries out the effect of a tool that must not be repeated by itself; `None` if it may have happened, which the model is then
     /// informed about.
     fn effect<'a>(
         &'a self,

@@ -28,13 +28,21 @@ impl Host for InTurn<'_> {
         self.0.step(name, work).boxed()
     }
 
+    fn use_tool<'a>(
+        &'a self,
+        name: &'a str,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Json, TurnError>> {
+        self.0.use_tool(name, work).boxed()
+    }
+
     fn effect<'a>(
         &'a self,
         effect: Outside<'a>,
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Option<Json>, TurnError>> {
         let Outside { action, on_unknown, before, reconcile } = effect;
-        let outside = self.0.effect(&action.action).target(&action.target).arguments(&action.arguments);
+        let outside = self.0.effect(&action.action).target(&action.target).arguments(&action.arguments).of_tool();
         let outside = match on_unknown {
             Some(on_unknown) => outside.on_unknown(on_unknown),
             None => outside,

@@ -68,6 +68,14 @@ impl Host for Alone {
         work
     }
 
+    fn use_tool<'a>(
+        &'a self,
+        _: &'a str,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Json, TurnError>> {
+        work
+    }
+
     fn effect<'a>(
         &'a self,
         _: Outside<'a>,

@@ -39,7 +39,7 @@ impl AgentLoop {
         let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
         let may_repeat = self.settings.idempotent.contains(&entry.spec.name);
         if may_repeat || entry.class(&action.arguments) != EffectClass::Once {
-            let step = host.step(&entry.spec.name, work.boxed());
+            let step = host.use_tool(&entry.spec.name, work.boxed());
             return async move { recorded(&step.await?) }.boxed();
         }
         let arguments = action.arguments.clone();

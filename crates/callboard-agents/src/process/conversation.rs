@@ -293,7 +293,7 @@ impl<'a> Conversation<'a> {
         }
         let turn = self.turn.clone();
         Ok(match request {
-            Request::Step(name, once) => step(turn, name, once, id, self.begun.clone()).boxed(),
+            Request::Step { name, once, is_tool } => step(turn, name, once, is_tool, id, self.begun.clone()).boxed(),
             Request::Delegate(delegate) => delegated(turn, delegate).boxed(),
             Request::Ask(question) => async move { Reply::of(turn.people().ask(question).await) }.boxed(),
             Request::Approve { action, each_time, reason } => async move {
@@ -361,7 +361,7 @@ fn asked_by(request: &Request) -> Option<Asked<'static>> {
         Request::Context(Entry::Set { .. }) => of_context("ContextSet", Effect::Notes),
         Request::Context(Entry::Touch { .. }) => of_context("ContextTouch", Effect::Notes),
         Request::Context(Entry::Delete { .. }) => of_context("ContextDelete", Effect::Notes),
-        Request::Step(..) | Request::Approve { .. } | Request::Reserve(_) | Request::Settle(..) => None,
+        Request::Step { .. } | Request::Approve { .. } | Request::Reserve(_) | Request::Settle(..) => None,
     }
 }
 

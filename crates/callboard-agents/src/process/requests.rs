@@ -42,6 +42,7 @@ pub(super) async fn step(
     turn: Turn,
     name: String,
     once: Option<(Intent, Option<OnUnknown>)>,
+    is_tool: bool,
     id: Id,
     begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>,
 ) -> Reply {
@@ -58,9 +59,11 @@ pub(super) async fn step(
         }
     };
     let done: Result<Option<Json>, TurnError> = match once {
+        None if is_tool => turn.use_tool(&name, work).await.map(Some),
         None => turn.step(&name, work).await.map(Some),
         Some((intent, on_unknown)) => {
             let effect = turn.effect_of(intent);
+            let effect = if is_tool { effect.of_tool() } else { effect };
             let effect = match on_unknown {
                 Some(on_unknown) => effect.on_unknown(on_unknown),
                 None => effect,

@@ -296,6 +296,33 @@ async fn a_handoff_carries_its_context_to_the_next_agent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_agent_sees_which_tools_were_used_before_it_and_calls_of_the_model_are_none() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
+    let tools = tools.with(counting("write", Effect::Writes, &count)).unwrap();
+    let lead = ScriptedModel::new()
+        .calls_all(["a", "b"].map(|path| ("read", json!({ "path": path }).into())))
+        .calls("write", json!({ "path": "c" }))
+        .fails(ModelErrorKind::Unavailable, "overloaded")
+        .calls("handoff_to_agent", json!({ "agent_name": "helper", "task": "check it" }));
+    let helper = ScriptedModel::new().says("checked");
+    let prompt = "[agent]\nname = \"helper\"\nsystem_prompt = \"Used: {{ state.metrics.tools_used | tojson }}\"";
+    let board = builder()
+        .with(agent(LEAD, lead, &tools))
+        .with(agent(prompt, helper.clone(), &Tools::new()))
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    board.people().approve(people::approval(&board).await.id(), "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.output.as_str(), result.metrics.retries), (Some("checked"), 1), "one attempt is repeated");
+    let system = &helper.requests()[0].system;
+    assert_eq!(system.lines().next(), Some("Used: {\"read\": 2, \"write\": 1}"), "{system}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_is_used_with_the_bytes_that_were_approved_and_a_denial_reaches_the_model() {
     let count = Arc::default();
     let tools = Tools::new().with(counting("write", Effect::Writes, &count)).unwrap();

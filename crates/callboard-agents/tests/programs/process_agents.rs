@@ -230,6 +230,25 @@ while True:
 }
 
 #[tokio::test]
+async fn steps_that_a_program_calls_uses_of_tools_are_counted_for_later_turns() {
+    let source = r#"
+begin()
+turn = hear()
+for name, more in [("search", {"tool": True}), ("charge", {"tool": True, "class": "once"}), ("think", {})]:
+    tell(type="step", id=1, name=name, **more)
+    hear()
+    tell(type="step_done", id=1, value=name)
+end(turn, "go", goto="worker")
+turn = hear()
+end(turn, turn["state"]["metrics"]["tools_used"])
+"#;
+    let board = board(spec(source)).await;
+    let output = output(&board, Task::new("x").to("worker")).await;
+    assert_eq!(output, json!({ "charge": 1, "search": 1 }));
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_step_that_must_not_be_repeated_is_asked_about_when_its_result_was_lost() {
     let source = r#"
 begin()

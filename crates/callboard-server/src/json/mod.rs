@@ -178,6 +178,11 @@ pub fn event(event: &RunEvent) -> Value {
             shape["model"] = json!(model);
             shape
         }
+        RunEvent::StepFinished { is_tool, .. } | RunEvent::IntentRecorded { is_tool, .. } => {
+            let mut shape = stable(event);
+            shape["is_tool"] = json!(is_tool);
+            shape
+        }
         other => stable(other),
     }
 }

@@ -97,6 +97,7 @@ fn events() -> Vec<RunEvent> {
             value: json!({ "at": 3, "cost": 1 }).into(),
             is_tainted: true,
             at: Some(at),
+            is_tool: true,
         },
         RunEvent::Delegated { turn, ordinal, order, verdict: Verdict::Admitted(vec![agent("scout")]), at },
         RunEvent::DelegationExpired { turn, ordinal, at },
@@ -151,7 +152,7 @@ fn events() -> Vec<RunEvent> {
         RunEvent::Overwritten { turn, update: update.clone(), verdict: Verdict::Nothing, by: "ann".into(), at },
         RunEvent::Resumed { turn, input: Some("y".into()), update: update.clone(), by: "ann".into(), at },
         RunEvent::Forked { turn, from: TurnId { run: run(), number: 4 }, input: None, update, at },
-        RunEvent::IntentRecorded { turn, ordinal, intent, at },
+        RunEvent::IntentRecorded { turn, ordinal, intent, at, is_tool: true },
         RunEvent::StepFailed {
             turn,
             ordinal,
@@ -223,6 +224,7 @@ fn values_of_agents_are_passed_on_unchanged() {
         value: value.clone().into(),
         is_tainted: false,
         at: None,
+        is_tool: false,
     };
     assert_eq!(event(&step)["value"], value);
 }

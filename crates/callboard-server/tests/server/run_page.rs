@@ -25,7 +25,8 @@ async fn start(folder: &TempDir) -> (Pages, Browser) {
 fn builder() -> Builder {
     Callboard::builder()
         .agent("scout", |turn: Turn| async move {
-            turn.step("search", async { Ok::<_, TurnError>("found".to_owned()) }).await?;
+            turn.step("model", async { Ok::<_, TurnError>(Value::Null) }).await?;
+            turn.use_tool("search", async { Ok::<_, TurnError>("found".to_owned()) }).await?;
             turn.summary(&format!("found 3 sources {HOSTILE}"));
             Ok(Command::output("notes").goto("writer"))
         })
@@ -70,7 +71,7 @@ async fn a_run_has_a_page_with_its_turns_its_handoff_and_its_events() {
         "\\u{202e}",
         "<dt>previous_agent</dt><dd><bdi>scout</bdi></dd>",
         "<dt>retry_count</dt><dd>0</dd>",
-        "<dt>tools_used</dt><dd><bdi>search</bdi></dd>",
+        "<dt>tools_used</dt><dd><bdi>search (1)</bdi></dd>",
         "step search gave",
     ] {
         assert!(page.contains(part), "{part} is not in {page}");

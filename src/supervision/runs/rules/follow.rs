@@ -162,7 +162,7 @@ impl Follower {
     fn begin(&mut self, turn: u32) -> Option<TurnEvent> {
         let run = self.run.as_ref()?;
         let begun = run.turn(turn).filter(|_| !self.open.contains_key(&turn))?;
-        let status = if begun.phase == Phase::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Started };
+        let status = if *begun.phase() == Phase::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Started };
         let (agent, node) = (begun.agent().clone(), run.node_of(turn).map(Arc::from));
         let open = Open { agent, node, is_compensation: run.is_compensation(turn), since: run.last_at() };
         let event = self.event(turn, &open, status);

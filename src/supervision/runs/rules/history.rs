@@ -1,5 +1,6 @@
 //! A run's history: its events in the order in which the fold takes them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::messages::{RunEvent, Submission};
@@ -34,6 +35,14 @@ pub(in crate::supervision::runs) fn from_submission(
     let first = events.next().ok_or(ReplayError::Empty)?;
     let RunEvent::Submitted(submission) = first else { return Err(ReplayError::Trimmed) };
     Ok((submission, events))
+}
+
+/// As [`in_order_of_effect`], without a copy if that is the order in which they were journaled.
+pub(in crate::supervision::runs) fn by_effect(events: &[RunEvent]) -> Cow<'_, [RunEvent]> {
+    if events.iter().any(|event| matches!(event, RunEvent::Overwritten { .. })) {
+        return Cow::Owned(in_order_of_effect(events.to_vec()));
+    }
+    Cow::Borrowed(events)
 }
 
 /// Journaled events in the order in which the fold takes them: an overwrite comes before the event that it is about.

@@ -10,7 +10,7 @@ use super::run::{Phase, Run};
 impl Run {
     /// The nodes that wait for a person, in the order of their turns.
     pub(crate) fn interrupts(&self) -> impl Iterator<Item = Interrupt> {
-        let waiting = self.turns().iter().filter(|(_, turn)| turn.phase == Phase::Interrupted);
+        let waiting = self.turns().held_for_people().filter(|(_, turn)| *turn.phase() == Phase::Interrupted);
         waiting.map(|(number, turn)| Interrupt {
             turn: self.turn_id(number),
             node: self.node_of(number).unwrap_or_default(),
@@ -34,7 +34,7 @@ impl Run {
         by: Arc<str>,
         at: Timestamp,
     ) -> Result<RunEvent, AnswerError> {
-        let open = self.turn(turn.number).filter(|open| open.phase == Phase::Interrupted);
+        let open = self.turn(turn.number).filter(|open| *open.phase() == Phase::Interrupted);
         let open = open.ok_or(AnswerError::NotOpen(PendingId::Node(turn)))?;
         self.branch_of(open).view.clone().apply(&resume.update, self.rules())?;
         let Resume { input, update } = resume;

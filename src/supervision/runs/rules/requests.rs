@@ -50,13 +50,22 @@ pub(crate) enum TurnRequest {
     /// Write everything so far to disk, because the step of this name is about to have effects.
     StartStep(Arc<str>),
     /// Record a step's result.
-    FinishStep(Arc<str>, Json),
+    FinishStep {
+        /// The name of the step.
+        name: Arc<str>,
+        /// The result.
+        value: Json,
+        /// The step was a use of the tool of this name.
+        is_tool: bool,
+    },
     /// Write to disk an effect that the turn is about to begin and must not repeat by itself; `round` counts its begins.
     Intend {
         /// The effect.
         intent: Intent,
         /// How often it was begun or asked about before.
         round: u32,
+        /// The effect is a use of the tool of this name.
+        is_tool: bool,
     },
     /// Record the failure of a step that must not be repeated by itself.
     FailStep(Arc<str>, Failure),
@@ -135,7 +144,7 @@ impl TurnRequest {
     #[must_use]
     pub(crate) fn is_too_deep(&self) -> bool {
         match self {
-            Self::FinishStep(_, json) | Self::Ask { question: json, .. } => json.is_too_deep(),
+            Self::FinishStep { value: json, .. } | Self::Ask { question: json, .. } => json.is_too_deep(),
             Self::Delegate(order) => order.input.is_too_deep(),
             Self::Approve { action, .. } => action.arguments.is_too_deep(),
             Self::CheckHandoff(command) => command.is_too_deep(),

@@ -13,8 +13,8 @@ use crate::supervision::answer_of;
 
 use super::budget::{Call, Money, MoneyV3, ReservationKey};
 use super::failures::failed_turns;
-use super::history::in_order_of_effect;
-use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
+use super::history::{by_effect, in_order_of_effect};
+use super::run::{Conversing, Effect, LATE_ORDINAL, OpenTurn, Run, Tools, WorkedOut};
 
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,6 +27,18 @@ pub(in crate::supervision::runs) struct Snapshot {
     /// What is stored beside the run's budget.
     money: Option<Box<Money>>,
     /// The calls of its open reservations.
+    calls: Vec<(ReservationKey, Call)>,
+    /// The uses of tools.
+    tools: Option<Tools>,
+}
+
+/// A snapshot of version 4: uses of tools were not counted.
+#[derive(Deserialize)]
+struct SnapshotV4 {
+    last: Sequence,
+    run: Run,
+    conversing: Option<Box<Conversing>>,
+    money: Option<Box<Money>>,
     calls: Vec<(ReservationKey, Call)>,
 }
 
@@ -62,32 +74,33 @@ struct SnapshotOf<'a> {
     conversing: Option<&'a Conversing>,
     money: Option<&'a Money>,
     calls: Vec<(ReservationKey, &'a Call)>,
+    tools: Option<Tools>,
 }
 
 impl<'a> SnapshotOf<'a> {
     fn new(last: Sequence, run: &'a Run) -> Self {
         let (money, calls) = run.budget().beside();
-        Self { last, run, conversing: run.conversing(), money, calls }
+        Self { last, run, conversing: run.conversing(), money, calls, tools: run.tools() }
     }
 }
 
 impl Snapshot {
     /// The run, with what is stored beside it.
     fn whole(self) -> Run {
-        let Self { last: _, run, conversing, money, calls } = self;
-        run.with_conversing(conversing).with_beside(money, calls)
+        let Self { last: _, run, conversing, money, calls, tools } = self;
+        run.with_conversing(conversing).with_beside(money, calls).with_tools(tools)
     }
 }
 
 impl Stored for Snapshot {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 4;
+    const VERSION: u16 = 5;
     const NAME: &'static str = "run-snapshot";
 
     fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
         let of = |last, run, conversing, money: Option<MoneyV3>| {
             let (money, calls) = money.map(MoneyV3::split).unzip();
-            Self { last, run, conversing, money: money.map(Box::new), calls: calls.unwrap_or_default() }
+            Self { last, run, conversing, money: money.map(Box::new), calls: calls.unwrap_or_default(), tools: None }
         };
         match version {
             1 => Some(payload.read().map(|SnapshotV1 { last, run }| of(last, run, None, None))),
@@ -96,6 +109,14 @@ impl Stored for Snapshot {
                 let read = payload.read();
                 Some(read.map(|SnapshotV3 { last, run, conversing, money }| of(last, run, conversing, money)))
             }
+            4 => Some(payload.read().map(|SnapshotV4 { last, run, conversing, money, calls }| Self {
+                last,
+                run,
+                conversing,
+                money,
+                calls,
+                tools: None,
+            })),
             _ => None,
         }
     }
@@ -240,6 +261,44 @@ pub(crate) async fn past(journal: &Journal, id: RunId, rules: &StateRules) -> Re
     Ok(base.map(|run| Past { run, events: in_order_of_effect(tail), in_first: 0 }))
 }
 
+/// Reads a run and all its events at once; `None` if nothing is journaled. `begun` receives each turn that begins, with the run by
+/// then; of a run whose first turns were trimmed, those that are open.
+///
+/// # Errors
+/// As [`load`].
+///
+/// # Panics
+/// When a custom reducer does.
+pub(crate) async fn whole(
+    journal: &Journal,
+    id: RunId,
+    rules: &StateRules,
+    mut begun: impl FnMut(&Run, u32) + Send,
+) -> Result<Option<(Vec<RunEvent>, Run)>, StorageError> {
+    let history = journal.read(id).await?.events;
+    let run = match history.split_first() {
+        None => return Ok(None),
+        Some((RunEvent::Submitted(submission), later)) => {
+            let (mut run, mut effects) = Run::begin(Arc::clone(submission), rules.clone());
+            let mut report = |run: &Run, effects: &mut Vec<Effect>| {
+                effects.drain(..).filter_map(|effect| effect.begun()).for_each(|turn| begun(run, turn));
+            };
+            report(&run, &mut effects);
+            for event in &*by_effect(later) {
+                run.step_with(event, WorkedOut::default(), &mut effects);
+                report(&run, &mut effects);
+            }
+            run
+        }
+        Some(_) => {
+            let Some(run) = read(journal, id, rules).await?.replay().run else { return Ok(None) };
+            run.open_turns().for_each(|turn| begun(&run, turn));
+            run
+        }
+    };
+    Ok(Some((history, run)))
+}
+
 impl Run {
     /// The run that a whole history makes; `None` if it does not begin with a submission.
     ///
@@ -280,6 +339,16 @@ fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentNam
         effects = event.map(|event| run.step(event)).unwrap_or_default();
     }
     late
+}
+
+/// A run as it is read from the bytes of its snapshot.
+#[cfg(test)]
+pub(in crate::supervision::runs) fn read_again(run: &Run) -> Run {
+    let bytes = codec::encode_as::<Snapshot>(&SnapshotOf::new(1, run));
+    codec::decode::<Snapshot>(&bytes)
+        .map(Snapshot::whole)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .with_rules(StateRules::default())
 }
 
 #[cfg(test)]
@@ -333,6 +402,7 @@ mod tests {
                 value: json!([1]).into(),
                 is_tainted: true,
                 at: Some(at),
+                is_tool: false,
             },
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
         ];
@@ -457,8 +527,9 @@ mod tests {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let mut run = without_figures(run());
         let intent = Intent::new("charge", "order 7", &Json::from(3));
-        run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 2, intent: intent.clone(), at });
-        run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 3, intent, at });
+        for ordinal in 2..4 {
+            run.step(&RunEvent::IntentRecorded { turn: 2, ordinal, intent: intent.clone(), at, is_tool: false });
+        }
         let asked = AskedOutcome { nonce: 9, at, expires_at: at, problem: None };
         run.step(&RunEvent::OutcomeUnknown { turn: 2, ordinal: 3, asked });
         let failure = Failure::new(FailureKind::Terminal, "refused");
@@ -550,6 +621,24 @@ mod tests {
             read.used_by_agents().into_iter().map(|(_, model, usage)| (model, usage.total())).collect();
         assert_eq!(models, [(Some("large"), 320), (Some("small"), 320)]);
         crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/money"), &snapshot);
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_uses_of_tools_are_golden() {
+        let (agent, at) = (AgentName::new("lead").unwrap(), Timestamp::from_millis(1_767_225_600_000));
+        let mut run = run();
+        for (ordinal, name) in [(2, "read"), (3, "search"), (4, "read")] {
+            let (value, is_tainted, at) = (Json::null(), false, Some(at));
+            let name = name.into();
+            run.step(&RunEvent::StepFinished { turn: 2, ordinal, name, value, is_tainted, at, is_tool: true });
+        }
+        let (order, verdict) = (Order::new("lead", "review"), Verdict::Admitted(vec![agent]));
+        run.step(&RunEvent::Delegated { turn: 2, ordinal: 5, order, verdict, at });
+        let seen = |run: &Run| run.turn(4).unwrap().figures().unwrap().to_json().value()["tools_used"].clone();
+        assert_eq!(seen(&run), json!({ "read": 2, "search": 1 }));
+        assert_eq!(seen(&read_again(&run)), seen(&run));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tools");
+        crate::testing::golden::check(folder, &stored(8, &run));
     }
 
     /// The golden check compares values; a run's debug form shows all of it.

@@ -137,6 +137,9 @@ pub(super) enum Line {
         #[serde(default)]
         arguments: Json,
         on_unknown: Option<OnUnknown>,
+        /// The step is a use of the tool of this name.
+        #[serde(default)]
+        tool: bool,
     },
     /// A step was carried out; the value is its result.
     StepDone { id: Id, value: Json },
@@ -242,8 +245,12 @@ pub(super) enum PlanScope {
 /// A request whose answer is awaited.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
-    /// With the intent, and what follows an unknown outcome, if it must not be repeated by itself.
-    Step(String, Option<(Intent, Option<OnUnknown>)>),
+    Step {
+        name: String,
+        /// The intent, and what follows an unknown outcome, if it must not be repeated by itself.
+        once: Option<(Intent, Option<OnUnknown>)>,
+        is_tool: bool,
+    },
     Delegate(Delegate),
     Ask(Json),
     Approve {
@@ -398,9 +405,9 @@ impl Line {
             Self::Step { class: StepClass::Pure | StepClass::Idempotent, on_unknown: Some(_), .. } => {
                 return Err("`on_unknown` is for a step of the class \"once\"");
             }
-            Self::Step { id, name, class, target, arguments, on_unknown } => {
+            Self::Step { id, name, class, target, arguments, on_unknown, tool } => {
                 let once = (class == StepClass::Once).then(|| (Intent::new(&name, &target, &arguments), on_unknown));
-                IncomingMessage::Request(id, Request::Step(name, once))
+                IncomingMessage::Request(id, Request::Step { name, once, is_tool: tool })
             }
             Self::StepDone { id, value } => IncomingMessage::StepDone(id, value),
             Self::Delegate { id, to, body, input, tokens, deadline_seconds, sees, reference, detach } => {

@@ -157,7 +157,7 @@ fn what_is_wrong_with_a_line_is_reported_and_the_line_is_shown() {
         (r#"{"type":"stop"}"#, "unknown variant `stop`, expected one of `step`, `step_done`, `delegate`"),
         (
             r#"{"type":"step","id":1,"nam":"x"}"#,
-            "unknown field `nam`, expected one of `id`, `name`, `class`, `target`, `arguments`, `on_unknown`",
+            "unknown field `nam`, expected one of `id`, `name`, `class`, `target`, `arguments`, `on_unknown`, `tool`",
         ),
         (r#"{"type":"step","id":1}"#, "missing field `name`"),
         (r#"{"type":"step","id":"a","name":"x"}"#, "invalid type: string \"a\", expected u64"),

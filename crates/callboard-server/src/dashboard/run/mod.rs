@@ -29,6 +29,7 @@ use maud::{Markup, html};
 
 use self::consents::Consents;
 use self::query::Asked;
+use self::story::Handoffs;
 use self::texts::short;
 use super::pages::{self, Reader};
 use crate::context::{Context, Shared};
@@ -113,7 +114,8 @@ pub(super) async fn part(
 }
 
 async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked) -> Result<Markup, Problem> {
-    let (history, fold) = (run.history().await?, run.read().await?);
+    let mut handoffs = Handoffs::new(asked.turns_before, view::MAX_TURNS);
+    let (history, fold) = run.read_with_history(|run, turn| handoffs.take(run, turn)).await?;
     let (now, may_change) = (context.now(), caller.scopes.contains(&Scope::Delegate));
     let mut consents = Consents::of(&history);
     consents.complete(&context.board).await?;
@@ -128,7 +130,7 @@ async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked
     let more = pending.len() - waits.len();
     let seen =
         view::Seen { history: &history, run: &fold, consents: &consents, waits: (&waits, more), now, may_change };
-    Ok(view::parts(&seen, asked))
+    Ok(view::parts(&seen, handoffs, asked))
 }
 
 /// The workflow of a run as an image, in which no script runs.

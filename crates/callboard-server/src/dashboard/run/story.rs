@@ -2,18 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
-use callboard::messages::{AgentName, RunEvent, Timestamp, Usage, Verdict};
+use callboard::messages::{AgentName, Json, RunEvent, Timestamp, Usage, Verdict};
 use callboard::supervision::runs::Run;
 
-/// The most steps, failures and tools of a turn that are kept.
+/// The most steps and failures of a turn that are kept.
 const MAX_STEPS: usize = 4;
 const MAX_FAILURES: usize = 3;
-const MAX_TOOLS: usize = 20;
-/// The step of a call of a model, and the beginning of the name of one that checks what a tool would do: neither is a tool.
-const MODEL: &str = "model";
-const CHECK: &str = "check ";
 
 /// A turn of a run.
 #[derive(Debug)]
@@ -34,10 +29,11 @@ pub(super) struct TurnRow {
     /// The last steps, the oldest first, and how many there were before them.
     pub(super) steps: VecDeque<Step>,
     pub(super) left_out: usize,
-    /// The names of the tools that it called, each once.
-    pub(super) tools: Vec<Arc<str>>,
     /// The texts of the last failures.
     pub(super) failures: VecDeque<String>,
+    /// Whether a turn has handed on to it, or delegated to it.
+    pub(super) is_handed: bool,
+    /// The record that it was handed, if the page has it.
     pub(super) handoff: Option<Handoff>,
     /// When its last event was.
     last_at: Timestamp,
@@ -64,14 +60,40 @@ pub(super) struct Step {
     pub(super) is_failed: bool,
 }
 
-/// What was handed to a turn: who had control before, and what the run had used by then.
+/// The record that the runtime has handed to a turn: who had control before, and what the run had used by then.
 #[derive(Debug)]
 pub(super) struct Handoff {
-    pub(super) previous_agent: Option<AgentName>,
-    pub(super) tokens_used: u64,
-    pub(super) time_elapsed: Duration,
-    pub(super) retry_count: u32,
-    pub(super) tools_used: Vec<Arc<str>>,
+    pub(super) previous_agent: AgentName,
+    /// The channel `metrics` as the turn saw it.
+    pub(super) metrics: Json,
+}
+
+/// The records of the last turns that a page shows.
+#[derive(Debug)]
+pub(super) struct Handoffs {
+    /// The first turn that is not shown.
+    before: u32,
+    most: usize,
+    of_turns: BTreeMap<u32, Handoff>,
+}
+
+impl Handoffs {
+    /// Keeps the records of at most `most` turns below the number `before`.
+    pub(super) fn new(before: Option<u32>, most: usize) -> Self {
+        Self { before: before.unwrap_or(u32::MAX), most, of_turns: BTreeMap::new() }
+    }
+
+    /// Keeps the record of a turn that begins.
+    pub(super) fn take(&mut self, run: &Run, turn: u32) {
+        if turn >= self.before || self.of_turns.contains_key(&turn) {
+            return;
+        }
+        let Some((previous_agent, metrics)) = run.handed_to(turn) else { return };
+        self.of_turns.insert(turn, Handoff { previous_agent: previous_agent.clone(), metrics });
+        if self.of_turns.len() > self.most {
+            self.of_turns.pop_first();
+        }
+    }
 }
 
 /// The turns of a run.
@@ -80,31 +102,25 @@ pub(super) struct Story {
     turns: BTreeMap<u32, TurnRow>,
     /// The number that the next turn is expected to have.
     next: u32,
-    submitted_at: Timestamp,
     /// The time of the last event, and of the last event after which turns begin.
     last_at: Timestamp,
     turned_at: Timestamp,
-    tokens: u64,
-    retries: u32,
 }
 
 impl Story {
     /// The turns that these events are about, the first one first, and those that are open by now.
-    pub(super) fn of(history: &[RunEvent], run: &Run) -> Self {
+    pub(super) fn of(history: &[RunEvent], run: &Run, handoffs: Handoffs) -> Self {
         let at = run.submission().at;
-        let mut story = Self {
-            turns: BTreeMap::new(),
-            next: 1,
-            submitted_at: at,
-            last_at: at,
-            turned_at: at,
-            tokens: 0,
-            retries: 0,
-        };
+        let mut story = Self { turns: BTreeMap::new(), next: 1, last_at: at, turned_at: at };
         for event in history {
             story.take(event);
         }
         story.compare(run);
+        for (number, handoff) in handoffs.of_turns {
+            if let Some(turn) = story.turns.get_mut(&number) {
+                turn.handoff = Some(handoff);
+            }
+        }
         story
     }
 
@@ -125,12 +141,12 @@ impl Story {
             if let RunEvent::Submitted(submission) = event
                 && submission.task.plan.is_none()
             {
-                self.begin(Some(submission.agent.clone()), at, None);
+                self.begin(submission.agent.clone(), at, false);
             }
             return;
         };
         self.record(number, at, event);
-        self.pass_on(number, at, event);
+        self.pass_on(at, event);
     }
 
     /// Records an event about a turn.
@@ -148,14 +164,10 @@ impl Story {
                 turn.end_step(*ordinal, name, at, true);
                 turn.fail(failure.to_string());
             }
-            RunEvent::Settled { usage: Some(usage), .. } => {
-                turn.usage += *usage;
-                self.tokens = self.tokens.saturating_add(usage.total());
-            }
+            RunEvent::Settled { usage: Some(usage), .. } => turn.usage += *usage,
             RunEvent::Summarized { text, .. } => turn.summary = Some(Arc::clone(text)),
             RunEvent::AttemptFailed { failure, retry_at, .. } => {
                 turn.retries += 1;
-                self.retries += 1;
                 turn.retry_at = Some(*retry_at);
                 turn.fail(failure.to_string());
             }
@@ -181,7 +193,7 @@ impl Story {
     }
 
     /// Begins the turns that an event admits.
-    fn pass_on(&mut self, from: u32, at: Timestamp, event: &RunEvent) {
+    fn pass_on(&mut self, at: Timestamp, event: &RunEvent) {
         let verdict = match event {
             RunEvent::TurnEnded { verdict, .. }
             | RunEvent::Delegated { verdict, .. }
@@ -196,22 +208,14 @@ impl Story {
         self.turned_at = at;
         let Verdict::Admitted(agents) = verdict else { return };
         for agent in agents {
-            let before = self.turns.get(&from);
-            let handoff = Handoff {
-                previous_agent: before.and_then(|turn| turn.agent.clone()),
-                tokens_used: self.tokens,
-                time_elapsed: at.since(self.submitted_at),
-                retry_count: self.retries,
-                tools_used: before.map(|turn| turn.tools.clone()).unwrap_or_default(),
-            };
-            self.begin(Some(agent.clone()), at, Some(handoff));
+            self.begin(agent.clone(), at, true);
         }
     }
 
-    fn begin(&mut self, agent: Option<AgentName>, at: Timestamp, handoff: Option<Handoff>) {
+    fn begin(&mut self, agent: AgentName, at: Timestamp, is_handed: bool) {
         let number = self.next;
         self.next = self.next.saturating_add(1);
-        self.turns.insert(number, TurnRow { handoff, ..TurnRow::new(number, agent, at) });
+        self.turns.insert(number, TurnRow { is_handed, ..TurnRow::new(number, Some(agent), at) });
     }
 
     /// Takes over from the run which turns are open, and whose they are.
@@ -256,16 +260,14 @@ impl TurnRow {
             usage: Usage::default(),
             steps: VecDeque::new(),
             left_out: 0,
-            tools: Vec::new(),
             failures: VecDeque::new(),
+            is_handed: false,
             handoff: None,
             last_at: begun_at,
         }
     }
 
     fn begin_step(&mut self, ordinal: u32, name: &str, at: Timestamp) {
-        let name = Arc::from(name);
-        self.note_tool(&name);
         if self.steps.iter().any(|step| step.ordinal == ordinal && step.ended_at.is_none()) {
             return;
         }
@@ -273,7 +275,7 @@ impl TurnRow {
             self.steps.pop_front();
             self.left_out += 1;
         }
-        self.steps.push_back(Step { ordinal, name, begun_at: at, ended_at: None, is_failed: false });
+        self.steps.push_back(Step { ordinal, name: name.into(), begun_at: at, ended_at: None, is_failed: false });
     }
 
     fn end_step(&mut self, ordinal: u32, name: &str, at: Timestamp, is_failed: bool) {
@@ -285,12 +287,6 @@ impl TurnRow {
         }
         if let Some(step) = self.steps.iter_mut().find(is_open) {
             (step.ended_at, step.is_failed) = (Some(at), is_failed);
-        }
-    }
-
-    fn note_tool(&mut self, name: &Arc<str>) {
-        if **name != *MODEL && !name.starts_with(CHECK) && self.tools.len() < MAX_TOOLS && !self.tools.contains(name) {
-            self.tools.push(Arc::clone(name));
         }
     }
 

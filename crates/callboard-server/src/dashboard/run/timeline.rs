@@ -1,5 +1,7 @@
 //! The turns of a run in time: a row for each, with a bar for when it was at work, its steps, its failures and what was handed to it.
 
+use std::time::Duration;
+
 use callboard::messages::{RunId, Timestamp};
 use maud::{Markup, html};
 
@@ -123,18 +125,20 @@ fn failures(turn: &TurnRow) -> Markup {
 }
 
 fn handed(number: u32, handoff: &Handoff) -> Markup {
-    let Handoff { previous_agent, tokens_used, time_elapsed, retry_count, tools_used } = handoff;
-    let from = previous_agent.as_ref().map_or_else(|| "–".to_owned(), |agent| line(agent.as_str(), MAX_NAME));
+    let (from, metrics) = (line(handoff.previous_agent.as_str(), MAX_NAME), handoff.metrics.value());
+    let elapsed = metrics["time_elapsed"].as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let tools = metrics["tools_used"].as_object();
+    let tools = tools.map(|tools| tools.iter().map(|(name, uses)| format!("{name} ({uses})")).collect::<Vec<_>>());
     html! {
         details data-key={ "handoff-" (number) } {
             summary { "From " bdi { (from) } }
             dl.facts {
                 div { dt { "previous_agent" } dd { bdi { (from) } } }
-                div { dt { "tokens_used" } dd { (tokens_used) } }
-                div { dt { "time_elapsed" } dd { (span(*time_elapsed)) } }
-                div { dt { "retry_count" } dd { (retry_count) } }
-                @if !tools_used.is_empty() {
-                    div { dt { "tools_used" } dd { bdi { (line(&tools_used.join(", "), 4 * MAX_NAME)) } } }
+                div { dt { "tokens_used" } dd { (metrics["tokens_used"]) } }
+                @if let Some(elapsed) = elapsed { div { dt { "time_elapsed" } dd { (span(elapsed)) } } }
+                div { dt { "retry_count" } dd { (metrics["retry_count"]) } }
+                @if let Some(tools) = tools {
+                    div { dt { "tools_used" } dd { bdi { (line(&tools.join(", "), 4 * MAX_NAME)) } } }
                 }
             }
         }

@@ -8,14 +8,14 @@ use super::consents::Consents;
 use super::query::{Asked, KINDS, is_failure};
 use super::questions::Questions;
 use super::state::badge;
-use super::story::{End, Story, TurnRow};
+use super::story::{End, Handoffs, Story, TurnRow};
 use super::texts::{cut_lines, json_text, line, lines, short, shown_time, span, tokens};
 use super::timeline::{self, Axis};
 use crate::inbox::Item;
 use crate::json as shapes;
 
 /// The most turns and events of a page.
-const MAX_TURNS: usize = 20;
+pub(super) const MAX_TURNS: usize = 20;
 const MAX_EVENTS: usize = 40;
 /// The most things that it waits for which are listed.
 pub(super) const MAX_WAITS: usize = 10;
@@ -38,8 +38,8 @@ pub(super) struct Seen<'s> {
 }
 
 /// The parts, each with an id by which the script replaces it.
-pub(super) fn parts(seen: &Seen<'_>, asked: &Asked) -> Markup {
-    let story = Story::of(seen.history, seen.run);
+pub(super) fn parts(seen: &Seen<'_>, handoffs: Handoffs, asked: &Asked) -> Markup {
+    let story = Story::of(seen.history, seen.run, handoffs);
     html! {
         section #run-head data-swap { (head(seen, story.turns().count())) }
         p.state #run-state role="status" {}
@@ -104,7 +104,7 @@ fn waits(seen: &Seen<'_>, story: &Story) -> Markup {
     let (pending, more) = seen.waits;
     let retries: Vec<_> = story.turns().filter_map(|turn| Some((turn, turn.retry_at?))).collect();
     let waiting = story.turns().filter(|turn| turn.end == End::Open);
-    let delegated: Vec<_> = waiting.filter(|turn| turn.handoff.is_some()).take(MAX_WAITS).collect();
+    let delegated: Vec<_> = waiting.filter(|turn| turn.is_handed).take(MAX_WAITS).collect();
     html! {
         @if !pending.is_empty() || !retries.is_empty() || !delegated.is_empty() {
             h2 { "What it waits for" }

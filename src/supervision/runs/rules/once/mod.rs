@@ -115,10 +115,13 @@ pub(in crate::supervision::runs) fn decide(
     };
     let by_policy =
         |resolution| Decided::Event(RunEvent::OutcomeResolved { turn, ordinal, resolution, by: POLICY.into(), at });
-    let (TurnRequest::Intend { intent, round } | TurnRequest::Resolve { intent, round, .. }) = request else {
+    let (TurnRequest::Intend { intent, round, .. } | TurnRequest::Resolve { intent, round, .. }) = request else {
         return None;
     };
-    let begin = || Decided::Event(RunEvent::IntentRecorded { turn, ordinal, intent: intent.clone(), at });
+    let begin = |is_tool| {
+        let intent = intent.clone();
+        Decided::Event(RunEvent::IntentRecorded { turn, ordinal, intent, at, is_tool })
+    };
     let changed =
         |record: &Record| Decided::Changed(format!("an earlier attempt asked for {} in this place", brief(record)));
     let once = match record {
@@ -142,8 +145,8 @@ pub(in crate::supervision::runs) fn decide(
                 OnUnknown::Repeat => by_policy(Resolution::Repeat),
             }
         }
-        (TurnRequest::Intend { .. }, None) => begin(),
-        (TurnRequest::Intend { .. }, Some(_)) if is_next => begin(),
+        (TurnRequest::Intend { is_tool, .. }, None) => begin(*is_tool),
+        (TurnRequest::Intend { is_tool, .. }, Some(_)) if is_next => begin(*is_tool),
         (_, Some(_)) => Decided::Recorded,
         (_, None) => Decided::Changed(format!("{intent} was never begun")),
     })

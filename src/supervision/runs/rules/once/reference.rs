@@ -76,7 +76,7 @@ impl Model {
             requests -= 1;
             next = match next {
                 Next::Begin { round } => {
-                    self.request(&TurnRequest::Intend { intent: intent(), round });
+                    self.request(&TurnRequest::Intend { intent: intent(), round, is_tool: false });
                     self.permitted += usize::from(self.permitted == 0);
                     self.done += 1;
                     if requests > 0 {
@@ -189,7 +189,7 @@ fn something_else_in_its_place_is_a_changed_turn() {
             .unwrap_err()
             .contains("charge order 7 where the journal has charge order 7 with other")
     );
-    let request = TurnRequest::Intend { intent: other, round: 0 };
+    let request = TurnRequest::Intend { intent: other, round: 0, is_tool: false };
     assert!(matches!(
         decide(RequestKey { turn: 1, ordinal: 0 }, Some(&record), &request, facts()),
         Some(Decided::Changed(_))

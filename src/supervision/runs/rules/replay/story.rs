@@ -216,7 +216,7 @@ impl TurnStory {
             | RunEvent::TurnRestarted { turn, .. } => {
                 let Some(open) = run.turn(*turn) else { return };
                 self.attempts = open.attempt.0;
-                self.end = match &open.phase {
+                self.end = match open.phase() {
                     Phase::NeedsAttention { why, .. } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
                     Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => TurnEnd::Open,
                 };

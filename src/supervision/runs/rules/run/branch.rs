@@ -1,6 +1,6 @@
 //! The branches of a run. A branch is a line of control: one turn after another, until it forks or ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
 use super::plan::scope::{Reversible, Scope, Undo};
 use super::record::ChildDeltas;
-use super::turn::{OpenTurn, Phase};
+use super::turn::OpenTurn;
 
 /// The open branches of a run by their numbers, which are given in the order in which branches begin, from 0: the root.
 #[derive(Clone, Debug, Default)]
@@ -23,11 +23,14 @@ pub(in crate::supervision::runs) struct Branches {
     open: BTreeMap<u32, Box<Branch>>,
     /// The number of the next branch; every lower one has been given.
     next: u32,
+    /// The branches whose handoff waits for a decision.
+    parked: BTreeSet<u32>,
 }
 
 impl Branches {
     pub(super) fn of_parts(open: BTreeMap<u32, Box<Branch>>, next: u32) -> Self {
-        Self { open, next }
+        let parked = open.iter().filter(|(_, branch)| branch.parked().is_some()).map(|(id, _)| *id).collect();
+        Self { open, next, parked }
     }
 
     pub(super) fn parts(&self) -> (&BTreeMap<u32, Box<Branch>>, u32) {
@@ -64,7 +67,33 @@ impl Branches {
     }
 
     pub(super) fn remove(&mut self, id: u32) -> Option<Box<Branch>> {
+        self.parked.remove(&id);
         self.open.remove(&id)
+    }
+
+    /// Has a branch wait for a decision about the handoff of its last turn.
+    pub(super) fn park(&mut self, id: u32, handoff: ParkedHandoff) {
+        if let Some(branch) = self.get_mut(id) {
+            branch.now = Now::Parked(Box::new(handoff));
+            self.parked.insert(id);
+        }
+    }
+
+    /// Ends the wait for a decision about the handoff that a turn ended with; returns the branch and the handoff.
+    pub(super) fn unpark(&mut self, turn: u32) -> Option<(u32, Box<ParkedHandoff>)> {
+        let (id, _) = self.parked_by(turn)?;
+        match std::mem::replace(&mut self.get_mut(id)?.now, Now::Turn(turn)) {
+            Now::Parked(handoff) => {
+                self.parked.remove(&id);
+                Some((id, handoff))
+            }
+            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } | Now::Plan(_) => None,
+        }
+    }
+
+    /// The handoffs that wait for a decision, with their branches, in the order of these.
+    pub(in crate::supervision::runs) fn parked(&self) -> impl Iterator<Item = (u32, &ParkedHandoff)> {
+        self.parked.iter().filter_map(|id| Some((*id, self.get(*id)?.parked()?)))
     }
 
     /// The branch that works on a delegation.
@@ -80,7 +109,7 @@ impl Branches {
 
     /// The branch whose handoff was parked when this turn ended.
     pub(in crate::supervision::runs) fn parked_by(&self, turn: u32) -> Option<(u32, &ParkedHandoff)> {
-        self.iter().find_map(|(id, branch)| Some((id, branch.parked().filter(|parked| parked.ended.number == turn)?)))
+        self.parked().find(|(_, parked)| parked.ended.number == turn)
     }
 }
 
@@ -261,19 +290,7 @@ pub(in crate::supervision::runs) struct ParkedHandoff {
 impl EndedTurn {
     /// The turn as the guard sees it when its handoff is decided.
     pub(in crate::supervision::runs) fn reopened(&self, branch: u32) -> OpenTurn {
-        let (agent, input) = (self.agent.clone(), self.input.clone());
-        let (phase, records) = (Phase::Leased, BTreeMap::new());
-        OpenTurn {
-            branch,
-            agent,
-            input,
-            attempt: Attempt(0),
-            phase,
-            records,
-            recoveries: 0,
-            is_tainted: false,
-            made: None,
-        }
+        OpenTurn::new(branch, self.agent.clone(), self.input.clone(), Attempt(0))
     }
 }
 

@@ -31,9 +31,7 @@ impl Run {
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: Arc::clone(command), children };
         if let Verdict::Parked(envelope) = verdict {
             effects.push(Effect::RequestApproval(RequestKey { turn: number, ordinal: HANDOFF_ORDINAL }));
-            if let Some(branch) = self.branches.get_mut(open.branch) {
-                branch.now = Now::Parked(Box::new(ParkedHandoff { ended, envelope: (**envelope).clone() }));
-            }
+            self.branches.park(open.branch, ParkedHandoff { ended, envelope: (**envelope).clone() });
         } else {
             self.continue_with(open.branch, ended, verdict, worked_out, effects);
         }
@@ -41,14 +39,11 @@ impl Run {
 
     /// Moves the detached delegations of an ended turn to its branch.
     fn keep_outbound(&mut self, number: u32) {
-        let Some(open) = self.turns.get_mut(number) else { return };
+        let Some(open) = self.turns.get(number) else { return };
         let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
         let is_detached = |record: &Record| matches!(record, Record::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))));
-        let ordinals: Vec<u32> =
-            open.records.iter().filter(|(_, record)| is_detached(record)).map(|(ordinal, _)| *ordinal).collect();
-        for ordinal in ordinals {
-            let record = open.records.remove(&ordinal).map(|record| *record);
-            let Some(Record::Delegation { order, reply, deltas }) = record else { continue };
+        for (ordinal, record) in self.turns.take_records(number, |_, record| is_detached(record)) {
+            let Record::Delegation { order, reply, deltas } = record else { continue };
             let reply = reply.and_then(Result::ok);
             let (agent, input) = (agent.clone(), input.clone());
             if let Some(branch) = self.branches.get_mut(id) {
@@ -83,9 +78,7 @@ impl Run {
 
     /// A decision about the handoff that `turn` ended with.
     pub(super) fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
-        let Some((id, _)) = self.branches.parked_by(turn) else { return };
-        let Some(branch) = self.branches.get_mut(id) else { return };
-        let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
+        let Some((id, parked)) = self.branches.unpark(turn) else { return };
         self.continue_with(id, parked.ended, verdict, WorkedOut::default(), effects);
     }
 

@@ -118,14 +118,16 @@ impl Run {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
             Effect::Answered(Box::new(Answered { request, asker, to, answer, at, sequence }))
         };
-        if let Some(open) = self.turns.get_mut(turn) {
-            let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
-            if let Some(Record::Delegation { order, reply, deltas }) = record {
-                effects.push(answered_to(&open.agent, &order.to));
-                *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
-                *reply = Some(Ok(answer));
-                effects.push(Effect::Reply(request));
-            }
+        if let Some(open) = self.turns.get(turn) {
+            let Some(Record::Delegation { order, .. }) = open.record(ordinal) else { return };
+            effects.push(answered_to(&open.agent, &order.to));
+            self.turns.change_record(request, |record| {
+                if let Record::Delegation { reply, deltas, .. } = record {
+                    *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
+                    *reply = Some(Ok(answer));
+                }
+            });
+            effects.push(Effect::Reply(request));
             return;
         }
         let is_asked = |outbound: &Outbound| outbound.request() == request;
@@ -214,7 +216,7 @@ impl Run {
         let open = self.turns.close(number)?;
         self.budget.end_attempt(number);
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
-        for (ordinal, record) in &open.records {
+        for (ordinal, record) in open.records() {
             match &**record {
                 Record::Delegation { reply: None, .. } => {
                     if let Some(child) = self.branches.of_delegation(RequestKey { turn: number, ordinal: *ordinal }) {

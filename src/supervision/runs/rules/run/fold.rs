@@ -208,6 +208,7 @@ impl Run {
             tokens_used: self.budget.spent(),
             time_elapsed: self.last_at.since(self.submission.at),
             retry_count: self.tally.retries,
+            tools_used: self.tally.tools.clone(),
         }
     }
 
@@ -274,20 +275,21 @@ impl Run {
 
     /// Whether an open turn waits until exactly this time before its next attempt.
     pub(in crate::supervision::runs) fn waits_until(&self, number: u32, at: Timestamp) -> Option<&OpenTurn> {
-        self.turn(number).filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
+        self.turn(number).filter(|turn| matches!(turn.phase(), Phase::Backoff { until } if *until == at))
     }
 
     /// Begins its next attempt. There is no event for it, since a repeated start would only wait again.
     pub(in crate::supervision::runs) fn begin_attempt(&mut self, number: u32) {
-        if let Some(turn) = self.turns.get_mut(number) {
-            turn.phase = Phase::Leased;
-        }
+        self.turns.set_phase(number, Phase::Leased);
     }
 
     /// The run in its form before turns had the figures of their run.
     #[cfg(test)]
     pub(in crate::supervision::runs) fn without_figures(mut self) -> Self {
-        self.turns.iter_mut().for_each(|(_, turn)| drop(turn.records.remove(&super::record::FIGURES_ORDINAL)));
+        let turns: Vec<u32> = self.turns.numbers().collect();
+        for turn in turns {
+            self.turns.take_records(turn, |ordinal, _| ordinal == super::record::FIGURES_ORDINAL);
+        }
         self
     }
 }

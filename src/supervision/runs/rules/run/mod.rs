@@ -4,7 +4,7 @@
 //! - `branch`, `turn`, `record`: lines of control, open turns, and what a turn has asked for.
 //! - `control`: where control goes after a turn. `ending`: how branches, delegations and the run end.
 //! - `plan`: how a run follows its workflow.
-//! - `tally`, `consents`, `agents`: its use of limits, consent for the whole run, and its dynamic agents.
+//! - `tally`, `tools`, `consents`, `agents`: its use of limits and of tools, consent for the whole run, and its dynamic agents.
 //! - `views`, `waiting`, `people`: what a turn sees, what turns wait for, and what people are asked.
 
 mod agents;
@@ -20,6 +20,7 @@ mod record;
 mod step;
 mod stored;
 mod tally;
+mod tools;
 mod turn;
 mod views;
 mod waiting;
@@ -31,6 +32,7 @@ pub use fold::Run;
 pub(crate) use record::HANDOFF_ORDINAL;
 pub(in crate::supervision::runs) use record::LATE_ORDINAL;
 pub(crate) use record::{Once, OnceState, QuestionState, Record};
+pub(in crate::supervision::runs) use tools::Tools;
 pub(crate) use turn::OpenTurn;
 pub(in crate::supervision::runs) use turn::Phase;
 pub(in crate::supervision::runs) use views::Bounds;

@@ -98,7 +98,10 @@ impl Run {
                     Record::StepStarted { name: Arc::clone(name) },
                 );
             }
-            RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at: _ } => {
+            RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at: _, is_tool } => {
+                if *is_tool {
+                    self.count_tool(*turn, name);
+                }
                 let (name, value, is_tainted) = (Arc::clone(name), value.clone(), *is_tainted);
                 self.turns
                     .record(RequestKey { turn: *turn, ordinal: *ordinal }, Record::Step { name, value, is_tainted });
@@ -116,6 +119,9 @@ impl Run {
                 self.last_at = *at;
                 let before = self.turns.get(*turn).and_then(|open| open.record(*ordinal));
                 if let Some(record) = once::recorded(event, before) {
+                    if let RunEvent::IntentRecorded { intent, is_tool: true, .. } = event {
+                        self.count_tool(*turn, &intent.name);
+                    }
                     self.turns.record(RequestKey { turn: *turn, ordinal: *ordinal }, record);
                     effects.push(match event {
                         RunEvent::OutcomeUnknown { asked, .. } => Effect::ArmDeadline {
@@ -171,49 +177,59 @@ impl Run {
             }
             RunEvent::Answered { turn, ordinal, answer, at, .. } => {
                 self.last_at = *at;
-                let is_asked = match self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal }) {
-                    Some(Record::Question { answer: slot, .. }) => slot.replace(answer.clone()).is_none(),
-                    Some(Record::TimedQuestion { state, .. }) => {
+                let request = RequestKey { turn: *turn, ordinal: *ordinal };
+                let is_asked = self.turns.change_record(request, |record| match record {
+                    Record::Question { answer: slot, .. } => slot.replace(answer.clone()).is_none(),
+                    Record::TimedQuestion { state, .. } => {
                         *state = QuestionState::Answered(answer.clone());
                         true
                     }
                     _ => false,
-                };
-                if is_asked {
-                    effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
+                });
+                if is_asked == Some(true) {
+                    effects.push(Effect::Reply(request));
                 }
             }
             RunEvent::QuestionExpired { turn, ordinal, at } => {
                 self.last_at = *at;
-                if let Some(Record::TimedQuestion { state, .. }) =
-                    self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal })
-                {
-                    *state = QuestionState::Expired;
-                    effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
+                let request = RequestKey { turn: *turn, ordinal: *ordinal };
+                let has_expired = self.turns.change_record(request, |record| match record {
+                    Record::TimedQuestion { state, .. } => {
+                        *state = QuestionState::Expired;
+                        true
+                    }
+                    _ => false,
+                });
+                if has_expired == Some(true) {
+                    effects.push(Effect::Reply(request));
                 }
             }
             RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
+                let request = RequestKey { turn: *turn, ordinal: *ordinal };
                 // A second question under one ordinal is the first one after people have changed it.
-                let asked = match self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal }) {
-                    Some(Record::Approval { envelope, asked, .. }) => {
+                let asked = self.turns.change_record(request, |record| match record {
+                    Record::Approval { envelope, asked, .. } => {
                         asked.take().or_else(|| Some(envelope.action.clone().into()))
                     }
                     _ => None,
-                };
-                self.turns.record(
-                    RequestKey { turn: *turn, ordinal: *ordinal },
-                    Record::Approval { envelope: envelope.clone(), asked, decision: None },
-                );
-                effects.push(Effect::RequestApproval(RequestKey { turn: *turn, ordinal: *ordinal }));
+                });
+                let (envelope, asked) = (envelope.clone(), asked.flatten());
+                self.turns.record(request, Record::Approval { envelope, asked, decision: None });
+                effects.push(Effect::RequestApproval(request));
             }
             RunEvent::Decided { turn, ordinal, decision, verdict, at, .. } => {
                 self.last_at = *at;
-                if let Some(Record::Approval { envelope, decision: slot, .. }) =
-                    self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal })
-                {
-                    *slot = Some(decision.clone());
-                    self.consents.keep(envelope, decision);
-                    effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
+                let (request, consents) = (RequestKey { turn: *turn, ordinal: *ordinal }, &mut self.consents);
+                let is_asked = self.turns.change_record(request, |record| match record {
+                    Record::Approval { envelope, decision: slot, .. } => {
+                        *slot = Some(decision.clone());
+                        consents.keep(envelope, decision);
+                        true
+                    }
+                    _ => false,
+                });
+                if is_asked == Some(true) {
+                    effects.push(Effect::Reply(request));
                 } else {
                     self.unpark(*turn, verdict, effects);
                 }
@@ -247,8 +263,8 @@ impl Run {
                 if let Some(open) = self.turns.get_mut(*turn) {
                     self.budget.end_attempt(*turn);
                     open.attempt = open.attempt.next();
-                    open.phase = Phase::Backoff { until: *retry_at };
                     open.recoveries = 0;
+                    self.turns.set_phase(*turn, Phase::Backoff { until: *retry_at });
                     self.tally.retries += 1;
                     effects.push(Effect::Retry(*turn, *retry_at));
                 }
@@ -270,16 +286,16 @@ impl Run {
                     self.turns.numbers().for_each(|turn| self.budget.end_attempt(turn));
                 }
                 let waits = self.waits_for_conversation();
-                let is_at_work = |open: &OpenTurn| open.phase == Phase::Leased && !open.is_waiting() && !waits;
+                let is_at_work = |open: &OpenTurn| *open.phase() == Phase::Leased && !open.is_waiting() && !waits;
                 for (_, open) in self.turns.iter_mut().filter(|(_, open)| *new_process && is_at_work(open)) {
                     open.recoveries += 1;
                 }
             }
             RunEvent::NeedsAttention { turn, has_changed, why, at } => {
                 self.last_at = *at;
-                if let Some(open) = self.turns.get_mut(*turn) {
+                let (has_changed, why) = (*has_changed, Arc::clone(why));
+                if self.turns.set_phase(*turn, Phase::NeedsAttention { has_changed, why }).is_some() {
                     self.budget.end_attempt(*turn);
-                    open.phase = Phase::NeedsAttention { has_changed: *has_changed, why: Arc::clone(why) };
                 }
             }
             RunEvent::TurnRestarted { turn, at } => {
@@ -287,9 +303,9 @@ impl Run {
                 if let Some(open) = self.turns.get_mut(*turn) {
                     open.attempt = open.attempt.next();
                     open.recoveries = 0;
-                    let before = std::mem::replace(&mut open.phase, Phase::Leased);
+                    let before = self.turns.set_phase(*turn, Phase::Leased);
                     effects.push(Effect::Start(*turn));
-                    if matches!(before, Phase::NeedsAttention { has_changed: true, .. }) {
+                    if matches!(before, Some(Phase::NeedsAttention { has_changed: true, .. })) {
                         self.forget_records(*turn);
                     }
                 }
@@ -309,8 +325,8 @@ impl Run {
             }
             RunEvent::Resumed { turn, input, update, at, .. } => {
                 self.last_at = *at;
-                if let Some(open) = self.turns.get_mut(*turn).filter(|open| open.phase == Phase::Interrupted) {
-                    open.phase = Phase::Leased;
+                if self.turns.get(*turn).is_some_and(|open| *open.phase() == Phase::Interrupted) {
+                    self.turns.set_phase(*turn, Phase::Leased);
                     self.change(*turn, input.as_ref(), update);
                     effects.push(Effect::Start(*turn));
                 }
@@ -330,7 +346,7 @@ impl Run {
                 for (number, open) in self.turns.iter_mut() {
                     // These turns have not begun yet.
                     open.is_tainted |= is_tainted;
-                    if has_waited && open.phase == Phase::Leased {
+                    if has_waited && *open.phase() == Phase::Leased {
                         effects.push(Effect::Start(number));
                     }
                 }
@@ -356,16 +372,14 @@ impl Run {
 
     /// Drops the records of a turn that no longer match its requests.
     fn forget_records(&mut self, turn: u32) {
-        let Some(open) = self.turns.get_mut(turn) else { return };
-        let made = open.records.values().filter_map(|record| match &**record {
-            Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent.clone()),
+        // These two records are not requests of the turn.
+        let is_request = |ordinal: u32, _: &Record| !matches!(ordinal, LATE_ORDINAL | FIGURES_ORDINAL);
+        let made = self.turns.take_records(turn, is_request).into_iter().filter_map(|(_, record)| match record {
+            Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent),
             _ => None,
         });
         // The turn creates these agents again.
-        let made: Vec<AgentName> = made.collect();
-        self.agents.remove_all(&made);
-        // These two records are not requests of the turn.
-        open.records.retain(|ordinal, _| matches!(*ordinal, LATE_ORDINAL | FIGURES_ORDINAL));
+        self.agents.remove_all(&made.collect::<Vec<AgentName>>());
     }
 
     /// Applies what a person changed for a turn: it counts as written in the turn's branch. The decision has checked that it can
@@ -388,12 +402,10 @@ impl Run {
     }
 
     pub(in crate::supervision::runs) fn open_turn(&mut self, branch: u32, agent: AgentName, input: Json) -> Effect {
-        let figures = self.rules.schema.shows_metrics().then(|| Box::new(Record::Figures(self.figures())));
-        let records = figures.map(|figures| (FIGURES_ORDINAL, figures)).into_iter().collect();
-        let phase = Phase::Leased;
+        let figures = self.rules.schema.shows_metrics().then(|| self.figures());
         let (is_tainted, made) = (self.is_tainted, self.agents.drafts_of(&agent));
-        let turn =
-            OpenTurn { branch, agent, input, attempt: Attempt::FIRST, phase, records, recoveries: 0, is_tainted, made };
+        let mut turn = OpenTurn::new(branch, agent, input, Attempt::FIRST).with_figures(figures);
+        (turn.is_tainted, turn.made) = (is_tainted, made);
         let number = self.turns.open(turn);
         if let Some(branch) = self.branches.get_mut(branch) {
             branch.now = Now::Turn(number);
@@ -402,9 +414,8 @@ impl Run {
     }
 
     fn delegated(&mut self, request: RequestKey, order: &Order, verdict: &Verdict, effects: &mut Vec<Effect>) {
-        let RequestKey { turn, ordinal } = request;
-        let asked = self.sequence;
-        let Some(open) = self.turns.get_mut(turn) else { return };
+        let (RequestKey { turn, ordinal }, asked) = (request, self.sequence);
+        let Some(open) = self.turns.get(turn) else { return };
         let reply = match verdict {
             Verdict::Refused(refusal) => Some(Err(refusal.clone())),
             Verdict::Admitted(_) | Verdict::Nothing | Verdict::Parked(_) => None,
@@ -412,10 +423,8 @@ impl Run {
         let is_answered = reply.is_some();
         let answers = open.earlier_answers();
         let deltas = ChildDeltas { asked, ..ChildDeltas::default() };
-        let record = Record::Delegation { order: order.clone(), reply, deltas };
-        open.records.insert(ordinal, Box::new(record));
-        let from = open.agent.clone();
-        let parent = &self.branches[open.branch];
+        let (from, parent) = (open.agent.clone(), &self.branches[open.branch]);
+        self.turns.record(request, Record::Delegation { order: order.clone(), reply, deltas });
         let (chain, within) = (parent.chain.clone(), parent.brief.sub_budget);
         let view = match &order.sees {
             ContextStrategy::None => State::default(),

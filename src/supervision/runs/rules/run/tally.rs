@@ -1,10 +1,12 @@
-//! The use of a run's limits other than tokens.
+//! The use of a run's limits other than tokens, and of tools.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::messages::AgentName;
+use crate::messages::state::ToolUses;
 
-/// Counts of handoffs, agents, turns and retries.
+/// Counts of handoffs, agents, turns, retries and uses of tools.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervision::runs) struct Tally {
     pub(super) handoffs: u32,
@@ -14,6 +16,8 @@ pub(in crate::supervision::runs) struct Tally {
     pub(super) cast: BTreeSet<AgentName>,
     pub(super) turns_ended: u32,
     pub(super) retries: u32,
+    /// The uses of tools, shared with the turns that see them; `None` without any. Stored beside the run in its snapshots.
+    pub(super) tools: Option<Arc<ToolUses>>,
 }
 
 impl Tally {
@@ -25,6 +29,11 @@ impl Tally {
     /// The agents that count against the limit of agents.
     pub(in crate::supervision::runs) fn agents(&self) -> &BTreeSet<AgentName> {
         &self.agents
+    }
+
+    /// Counts the use of a tool.
+    pub(super) fn count_tool(&mut self, name: &Arc<str>) {
+        Arc::make_mut(self.tools.get_or_insert_default()).count(name);
     }
 
     /// How many agents took part, those of the plan included.

@@ -1,6 +1,6 @@
 //! The turns of a run that are admitted and have not ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -17,15 +17,26 @@ pub(in crate::supervision::runs) struct OpenTurns {
     open: BTreeMap<u32, Box<OpenTurn>>,
     /// The number of the next turn; every lower one has been given.
     next: u32,
+    /// What of them waits for people. It follows from the phases and records of the turns, which change here alone.
+    for_people: BTreeSet<ForPeople>,
+}
+
+/// Something that waits for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ForPeople {
+    turn: u32,
+    /// The request; `None` for the turn itself, because of its phase.
+    ordinal: Option<u32>,
 }
 
 impl OpenTurns {
     pub(super) fn new() -> Self {
-        Self { open: BTreeMap::new(), next: 1 }
+        Self::of_parts(BTreeMap::new(), 1)
     }
 
     pub(super) fn of_parts(open: BTreeMap<u32, Box<OpenTurn>>, next: u32) -> Self {
-        Self { open, next }
+        let for_people = open.iter().flat_map(|(turn, open)| open.for_people(*turn)).collect();
+        Self { open, next, for_people }
     }
 
     pub(super) fn parts(&self) -> (&BTreeMap<u32, Box<OpenTurn>>, u32) {
@@ -67,24 +78,88 @@ impl OpenTurns {
     pub(super) fn open(&mut self, turn: OpenTurn) -> u32 {
         let number = self.next;
         self.next += 1;
+        self.for_people.extend(turn.for_people(number));
         self.open.insert(number, Box::new(turn));
         number
     }
 
     /// Removes a turn that has ended.
     pub(super) fn close(&mut self, number: u32) -> Option<Box<OpenTurn>> {
+        self.forget_for_people(number);
         self.open.remove(&number)
+    }
+
+    /// Sets the phase of an open turn; returns the earlier one.
+    pub(super) fn set_phase(&mut self, turn: u32, phase: Phase) -> Option<Phase> {
+        let open = self.open.get_mut(&turn)?;
+        let waits = phase.waits_for_people();
+        let before = std::mem::replace(&mut open.phase, phase);
+        self.note(ForPeople { turn, ordinal: None }, waits);
+        Some(before)
     }
 
     /// Stores the record of an open turn's request; replaces an earlier record.
     pub(super) fn record(&mut self, RequestKey { turn, ordinal }: RequestKey, record: Record) {
-        if let Some(turn) = self.get_mut(turn) {
-            turn.records.insert(ordinal, Box::new(record));
+        if let Some(open) = self.open.get_mut(&turn) {
+            let waits = record.waits_for_people();
+            open.records.insert(ordinal, Box::new(record));
+            self.note(ForPeople { turn, ordinal: Some(ordinal) }, waits);
         }
     }
 
-    pub(super) fn record_mut(&mut self, RequestKey { turn, ordinal }: RequestKey) -> Option<&mut Record> {
-        self.get_mut(turn)?.records.get_mut(&ordinal).map(|record| &mut **record)
+    /// Changes the record of an open turn's request; `None` if there is none.
+    pub(super) fn change_record<T>(
+        &mut self,
+        RequestKey { turn, ordinal }: RequestKey,
+        change: impl FnOnce(&mut Record) -> T,
+    ) -> Option<T> {
+        let record = self.open.get_mut(&turn)?.records.get_mut(&ordinal)?;
+        let changed = change(record);
+        let waits = record.waits_for_people();
+        self.note(ForPeople { turn, ordinal: Some(ordinal) }, waits);
+        Some(changed)
+    }
+
+    /// Removes the records of an open turn that are wanted, and returns them in the order of the requests.
+    pub(super) fn take_records(
+        &mut self,
+        turn: u32,
+        mut is_wanted: impl FnMut(u32, &Record) -> bool,
+    ) -> Vec<(u32, Record)> {
+        let Some(open) = self.open.get_mut(&turn) else { return Vec::new() };
+        let taken = open.records.extract_if(.., |ordinal, record| is_wanted(*ordinal, record));
+        let taken: Vec<(u32, Record)> = taken.map(|(ordinal, record)| (ordinal, *record)).collect();
+        for (ordinal, _) in &taken {
+            self.note(ForPeople { turn, ordinal: Some(*ordinal) }, false);
+        }
+        taken
+    }
+
+    /// The requests that wait for people, in the order of the turns and of their requests.
+    pub(super) fn requests_for_people(&self) -> impl Iterator<Item = (RequestKey, &OpenTurn, &Record)> {
+        self.for_people.iter().filter_map(|&ForPeople { turn, ordinal }| {
+            let (open, ordinal) = (self.get(turn)?, ordinal?);
+            Some((RequestKey { turn, ordinal }, open, open.record(ordinal)?))
+        })
+    }
+
+    /// The turns that wait for people themselves, because they need attention or are interrupted.
+    pub(in crate::supervision::runs) fn held_for_people(&self) -> impl Iterator<Item = (u32, &OpenTurn)> {
+        let held = self.for_people.iter().filter(|waits| waits.ordinal.is_none());
+        held.filter_map(|waits| Some((waits.turn, self.get(waits.turn)?)))
+    }
+
+    fn note(&mut self, what: ForPeople, waits: bool) {
+        if waits {
+            self.for_people.insert(what);
+        } else {
+            self.for_people.remove(&what);
+        }
+    }
+
+    fn forget_for_people(&mut self, turn: u32) {
+        let [first, last] = [None, Some(u32::MAX)].map(|ordinal| ForPeople { turn, ordinal });
+        self.for_people.extract_if(first..=last, |_| true).for_each(drop);
     }
 }
 
@@ -95,8 +170,8 @@ pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) agent: AgentName,
     pub(in crate::supervision::runs) input: Json,
     pub(in crate::supervision::runs) attempt: Attempt,
-    pub(in crate::supervision::runs) phase: Phase,
-    pub(in crate::supervision::runs) records: BTreeMap<u32, Box<Record>>,
+    phase: Phase,
+    records: BTreeMap<u32, Box<Record>>,
     pub(in crate::supervision::runs) recoveries: u32,
     /// The run was tainted when the turn was admitted. Later events do not change this: a repeated attempt runs under the same
     /// conditions as the first.
@@ -121,7 +196,46 @@ pub(in crate::supervision::runs) enum Phase {
     Interrupted,
 }
 
+impl Phase {
+    /// Whether a turn in this phase waits for people, whatever it has asked for.
+    fn waits_for_people(&self) -> bool {
+        match self {
+            Self::NeedsAttention { .. } | Self::Interrupted => true,
+            Self::Leased | Self::Backoff { .. } => false,
+        }
+    }
+}
+
 impl OpenTurn {
+    /// A turn that is admitted, before its first request.
+    pub(in crate::supervision::runs) fn new(branch: u32, agent: AgentName, input: Json, attempt: Attempt) -> Self {
+        let (phase, records) = (Phase::Leased, BTreeMap::new());
+        Self { branch, agent, input, attempt, phase, records, recoveries: 0, is_tainted: false, made: None }
+    }
+
+    /// The turn with the figures of the run at its admission.
+    pub(super) fn with_figures(mut self, figures: Option<RunFigures>) -> Self {
+        self.records.extend(figures.map(|figures| (FIGURES_ORDINAL, Box::new(Record::Figures(figures)))));
+        self
+    }
+
+    /// What of it waits for people.
+    fn for_people(&self, turn: u32) -> impl Iterator<Item = ForPeople> {
+        let itself = self.phase.waits_for_people().then_some(ForPeople { turn, ordinal: None });
+        let asked = self.records.iter().filter(|(_, record)| record.waits_for_people());
+        itself.into_iter().chain(asked.map(move |(ordinal, _)| ForPeople { turn, ordinal: Some(*ordinal) }))
+    }
+
+    /// What it does, or waits for before it can.
+    pub(in crate::supervision::runs) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Its requests with their answers, by ordinal.
+    pub(in crate::supervision::runs) fn records(&self) -> &BTreeMap<u32, Box<Record>> {
+        &self.records
+    }
+
     /// The turn's agent.
     #[must_use]
     pub(crate) fn agent(&self) -> &AgentName {
@@ -142,9 +256,9 @@ impl OpenTurn {
 
     /// The figures of the run when it was admitted, if the schema shows them.
     #[must_use]
-    pub(crate) fn figures(&self) -> Option<RunFigures> {
+    pub(crate) fn figures(&self) -> Option<&RunFigures> {
         match self.record(FIGURES_ORDINAL) {
-            Some(Record::Figures(figures)) => Some(*figures),
+            Some(Record::Figures(figures)) => Some(figures),
             Some(_) | None => None,
         }
     }

@@ -1,7 +1,6 @@
 //! The turns of a run that wait: for delegations, for people and for deadlines.
 
 use std::collections::BTreeSet;
-use std::iter;
 use std::sync::Arc;
 
 use crate::messages::{AgentName, Envelope, RequestId, RunEvent, Timestamp, TurnId, Verdict};
@@ -15,7 +14,7 @@ use super::turn::{OpenTurn, Phase};
 impl Run {
     /// The turns that wait for a person, with the reason.
     pub(crate) fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
-        self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
+        self.turns.held_for_people().filter_map(|(number, turn)| match turn.phase() {
             Phase::NeedsAttention { why, .. } => Some((self.turn_id(number), &**why)),
             Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => None,
         })
@@ -24,10 +23,25 @@ impl Run {
     /// Whether every open turn needs attention, or waits for one that does: nothing of the run continues by itself.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        let asker = |turn: &u32| self.waiter_of(self.turns.get(*turn)?.branch).map(|(asked, _)| asked.turn.number);
-        let held_up = self.turns_that_need_attention();
-        let held_up: BTreeSet<u32> = held_up.flat_map(|(turn, _)| iter::successors(Some(turn.number), asker)).collect();
+        let held_up = self.held_up_by(self.turns_that_need_attention().map(|(turn, _)| turn.number));
         !held_up.is_empty() && self.turns.numbers().all(|turn| held_up.contains(&turn))
+    }
+
+    /// These turns, and those that wait for their answers.
+    pub(super) fn held_up_by(&self, turns: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+        let mut held_up = BTreeSet::new();
+        for turn in turns {
+            let mut next = Some(turn);
+            while let Some(turn) = next.filter(|turn| held_up.insert(*turn)) {
+                next = self.turns.get(turn).and_then(|open| self.asker_of(open.branch));
+            }
+        }
+        held_up
+    }
+
+    /// The turn that waits for the answer of a branch.
+    pub(super) fn asker_of(&self, branch: u32) -> Option<u32> {
+        self.waiter_of(branch).map(|(asked, _)| asked.turn.number)
     }
 
     /// The delegation that the branch works on, if its asking turn waits for the answer, and the agent of that turn.
@@ -133,26 +147,19 @@ impl Run {
         };
         let mut waiting: Vec<u32> = asks.into_iter().collect();
         let mut branch = parked.or_else(|| Some(self.turns.get(asks?)?.branch));
-        while let Some((asked, _)) = branch.and_then(|branch| self.waiter_of(branch)) {
-            waiting.push(asked.turn.number);
-            branch = self.turns.get(asked.turn.number).map(|open| open.branch);
+        while let Some(asker) = branch.and_then(|branch| self.asker_of(branch)) {
+            waiting.push(asker);
+            branch = self.turns.get(asker).map(|open| open.branch);
         }
         waiting
     }
 
     /// The open questions that expire, including those about unknown outcomes, with the time of their expiry.
     pub(in crate::supervision::runs) fn question_deadlines(&self) -> impl Iterator<Item = (RequestKey, Timestamp)> {
-        self.turns.iter().flat_map(|(turn, open)| {
-            open.records.iter().filter_map(move |(ordinal, record)| {
-                let request = RequestKey { turn, ordinal: *ordinal };
-                match &**record {
-                    Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((request, asked.expires_at)),
-                    Record::TimedQuestion { expires_at, state: QuestionState::Open, .. } => {
-                        Some((request, *expires_at))
-                    }
-                    _ => None,
-                }
-            })
+        self.turns.requests_for_people().filter_map(|(request, _, record)| match record {
+            Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((request, asked.expires_at)),
+            Record::TimedQuestion { expires_at, state: QuestionState::Open, .. } => Some((request, *expires_at)),
+            _ => None,
         })
     }
 
@@ -166,12 +173,11 @@ impl Run {
 
     /// The run's approvals that wait for a decision.
     pub(crate) fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
-        let parked = self.branches.iter().filter_map(|(_, branch)| Some(&branch.parked()?.envelope));
-        let asked =
-            self.turns.iter().flat_map(|(_, turn)| turn.records.values()).filter_map(|record| match &**record {
-                Record::Approval { envelope, decision: None, .. } => Some(&**envelope),
-                _ => None,
-            });
+        let parked = self.branches.parked().map(|(_, parked)| &parked.envelope);
+        let asked = self.turns.requests_for_people().filter_map(|(_, _, record)| match record {
+            Record::Approval { envelope, decision: None, .. } => Some(&**envelope),
+            _ => None,
+        });
         parked.chain(asked)
     }
 

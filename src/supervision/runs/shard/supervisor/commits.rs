@@ -291,7 +291,7 @@ impl RunShard {
 
     /// Dispatches a leased turn.
     fn dispatch(&self, live: &LiveRun, (number, turn): (u32, &OpenTurn), branch: &Branch, now: Now) {
-        if turn.phase != Phase::Leased {
+        if *turn.phase() != Phase::Leased {
             return;
         }
         let Bounds { authority, deadline } = live.run.bounds_of(branch, &turn.agent, &*self.shared.dispatch);
@@ -302,7 +302,7 @@ impl RunShard {
             node: live.run.node_of_branch(branch).map(Arc::from),
             input: turn.input.clone(),
             view: branch.view.clone(),
-            figures: turn.figures(),
+            figures: turn.figures().cloned(),
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
             answers: branch.brief.answers.clone(),
@@ -317,7 +317,7 @@ impl RunShard {
             metrics: live.run.metrics(),
             conversation: live.run.conversation_of(turn).cloned(),
             submission: Arc::clone(live.run.submission()),
-            records: turn.records.clone(),
+            records: turn.records().clone(),
             durability: live.durability,
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),

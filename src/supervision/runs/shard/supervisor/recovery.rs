@@ -88,7 +88,7 @@ impl RunShard {
             let Some(turn) = live.run.turn(number) else { continue };
             let waiter = live.run.waiter_of(turn.branch);
             self.shared.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
-            match &turn.phase {
+            match turn.phase() {
                 Phase::Leased if turn.recoveries >= self.shared.max_recoveries => {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
                     live.absorb(RunEvent::NeedsAttention {

@@ -100,7 +100,7 @@ pub(super) fn on_request(
                         }
                         return;
                     }
-                    Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..) | TurnRequest::FailStep(..)) => {}
+                    Some(Ok(())) if !matches!(request, TurnRequest::FinishStep { .. } | TurnRequest::FailStep(..)) => {}
                     Some(Ok(())) | None => ask(live, key, is_tainted, request, context),
                 },
             }
@@ -126,8 +126,9 @@ fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnReque
         TurnRequest::StartStep(name) => {
             live.absorb(RunEvent::StepStarted { turn: number, ordinal, name, at: Some(at) })
         }
-        TurnRequest::FinishStep(name, value) => {
-            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_tainted, at: Some(at) });
+        TurnRequest::FinishStep { name, value, is_tool } => {
+            let (turn, at) = (number, Some(at));
+            live.absorb(RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at, is_tool });
         }
         TurnRequest::FailStep(name, failure) => {
             live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_tainted, at: Some(at) });
@@ -178,7 +179,9 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
             | Record::Step { name, .. }
             | Record::StepFailed { name, .. }
             | Record::Once(Once { intent: Intent { name, .. }, .. }),
-            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _) | TurnRequest::FailStep(again, _),
+            TurnRequest::StartStep(again)
+            | TurnRequest::FinishStep { name: again, .. }
+            | TurnRequest::FailStep(again, _),
         ) => (name == again, format!("step {name:?}")),
         (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
             (order == again, format!("a delegation to {:?}", order.to))

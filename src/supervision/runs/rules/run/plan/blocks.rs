@@ -148,12 +148,11 @@ impl Run {
         self.tally.cast.insert(agent.clone());
         let number = self.turns.next_number();
         let start = self.open_turn(branch, agent, input);
-        match self.turns.get_mut(number).filter(|_| waits) {
-            Some(turn) => {
-                turn.phase = Phase::Interrupted;
-                effects.push(Effect::Interrupted(number));
-            }
-            None => effects.push(start),
+        if waits {
+            self.turns.set_phase(number, Phase::Interrupted);
+            effects.push(Effect::Interrupted(number));
+        } else {
+            effects.push(start);
         }
     }
 

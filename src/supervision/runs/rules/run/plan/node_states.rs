@@ -190,7 +190,7 @@ impl Run {
             Now::Turn(turn) => self.turns.get(*turn),
             Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => None,
         });
-        turn.is_some_and(|turn| turn.phase == Phase::Interrupted)
+        turn.is_some_and(|turn| *turn.phase() == Phase::Interrupted)
     }
 }
 

@@ -39,7 +39,7 @@ impl Seen<'_> {
     /// The channels, including those of the runtime that the schema shows.
     fn state(&self) -> State {
         let is_shown = self.run.rules.schema.shows_metrics();
-        self.view.with_runtime(None, is_shown.then(|| self.run.figures()))
+        self.view.with_runtime(None, is_shown.then(|| self.run.figures()).as_ref())
     }
 
     pub(super) fn holds(&self, test: &Test, subject: &Json) -> Result<bool, String> {

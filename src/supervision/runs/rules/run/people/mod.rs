@@ -1,13 +1,10 @@
 //! The approvals, questions and interrupts for which a run waits for people. Pure.
 
-use std::collections::BTreeSet;
-use std::iter;
-
-use crate::messages::{Chain, Pending, Question, QuestionId, RequestId};
+use crate::messages::{Chain, Pending, Question, QuestionId};
 
 use super::fold::Run;
 use super::record::{Once, OnceState, QuestionState, Record};
-use super::turn::{OpenTurn, Phase};
+use super::turn::Phase;
 
 impl Run {
     /// What the run waits for people with: approvals by expiry, questions by age, nodes that are to be resumed, and turns that
@@ -52,54 +49,40 @@ impl Run {
     /// The questions without an answer, in the order of their turns, including those about unknown outcomes. Expired questions
     /// whose turns have not continued yet are among them.
     fn open_questions(&self) -> impl Iterator<Item = Question> {
-        let turns = self.turns.iter();
-        turns
-            .flat_map(|(number, turn)| {
-                turn.records.iter().map(move |(ordinal, record)| (number, turn, ordinal, record))
-            })
-            .filter_map(|(number, turn, ordinal, record)| {
-                let (question, nonce, asked_at, expires_at) = match &**record {
-                    Record::Question { question, nonce, asked_at, answer: None } => {
-                        (question.clone(), *nonce, *asked_at, None)
-                    }
-                    Record::TimedQuestion { question, nonce, asked_at, expires_at, state: QuestionState::Open } => {
-                        (question.clone(), *nonce, *asked_at, Some(*expires_at))
-                    }
-                    Record::Once(Once { intent, state: OnceState::Asked(asked), .. }) => {
-                        (asked.question(intent), asked.nonce, asked.at, Some(asked.expires_at))
-                    }
-                    _ => return None,
-                };
-                let id = QuestionId { request: RequestId { turn: self.turn_id(number), ordinal: *ordinal }, nonce };
-                Some(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at })
-            })
+        self.turns.requests_for_people().filter_map(|(request, turn, record)| {
+            let (question, nonce, asked_at, expires_at) = match record {
+                Record::Question { question, nonce, asked_at, answer: None } => {
+                    (question.clone(), *nonce, *asked_at, None)
+                }
+                Record::TimedQuestion { question, nonce, asked_at, expires_at, state: QuestionState::Open } => {
+                    (question.clone(), *nonce, *asked_at, Some(*expires_at))
+                }
+                Record::Once(Once { intent, state: OnceState::Asked(asked), .. }) => {
+                    (asked.question(intent), asked.nonce, asked.at, Some(asked.expires_at))
+                }
+                _ => return None,
+            };
+            let id = QuestionId { request: self.request_id(request), nonce };
+            Some(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at })
+        })
     }
 
     /// Whether nothing of the run continues until people decide or answer: every open turn has asked for that, needs attention or
     /// is interrupted, or waits for the answer of one that does.
     #[must_use]
     pub fn waits_for_people(&self) -> bool {
-        let asker = |branch: u32| self.waiter_of(branch).map(|(asked, _)| asked.turn.number);
-        let asker_of = |turn: &u32| asker(self.turns.get(*turn)?.branch);
-        let asked = self.turns.iter().filter(|(_, turn)| turn.waits_for_people()).map(|(number, _)| number);
-        let parked = self.branches.iter().filter(|(_, branch)| branch.parked().is_some());
-        let parked: Vec<u32> = parked.map(|(id, _)| id).collect();
-        let begins = asked.chain(parked.iter().filter_map(|branch| asker(*branch)));
-        let held_up: BTreeSet<u32> = begins.flat_map(|turn| iter::successors(Some(turn), asker_of)).collect();
-        (!held_up.is_empty() || !parked.is_empty()) && self.turns.numbers().all(|turn| held_up.contains(&turn))
+        let held = self.turns.held_for_people().map(|(turn, _)| turn);
+        // A turn that is to be tried again does not wait for what it has asked.
+        let asked = self.turns.requests_for_people().filter(|(_, turn, _)| *turn.phase() == Phase::Leased);
+        let parked = self.branches.parked().filter_map(|(branch, _)| self.asker_of(branch));
+        let held_up = self.held_up_by(held.chain(asked.map(|(request, ..)| request.turn)).chain(parked));
+        (!held_up.is_empty() || self.branches.parked().next().is_some())
+            && self.turns.numbers().all(|turn| held_up.contains(&turn))
     }
 }
 
-impl OpenTurn {
-    /// Whether the run needs a decision or an answer from people. It may have other work meanwhile.
-    fn waits_for_people(&self) -> bool {
-        match &self.phase {
-            Phase::NeedsAttention { .. } | Phase::Interrupted => true,
-            Phase::Backoff { .. } => false,
-            Phase::Leased => self.records.values().any(|record| record.waits_for_people()),
-        }
-    }
-}
+#[cfg(test)]
+mod reference;
 
 #[cfg(test)]
 mod tests {
