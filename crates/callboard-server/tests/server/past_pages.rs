@@ -142,7 +142,11 @@ async fn a_fork_of_a_turn_has_another_input_and_other_values_in_channels() {
         assert_eq!(answer.status(), 202);
         let shown: Value = serde_json::from_str(&text_of(answer).await).unwrap();
         let id = shown["request_id"].as_str().unwrap().parse().unwrap();
-        pages.board.run(id).result().await.unwrap().output
+        let output = pages.board.run(id).result().await.unwrap().output;
+        let (_, page) = text(&pages, &browser, &format!("/runs/{id}")).await;
+        let of = format!("fork of <a href=\"/runs/{}/turns/2\">turn 2 of ", run.id());
+        assert!(page.contains(&of) && page.contains(", with another input") == body["input"].is_string(), "{page}");
+        output
     };
     assert_eq!(output(&json!({ "turn": 2, "set": { "plan": "long" } })).await, "a long text about bees");
     assert_eq!(output(&json!({ "turn": 2, "input": "ants" })).await, "a short text about ants");

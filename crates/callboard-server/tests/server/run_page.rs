@@ -181,6 +181,12 @@ async fn an_open_run_says_why_it_waits_and_can_be_cancelled_and_a_failed_one_tri
     for part in [">Failed</span>", "it broke &lt;/pre&gt;", "/retry"] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
+    let retry = format!("/v1/delegations/{}/retry", broken.id());
+    let retried = text_of(pages.post(&browser, &retry, &json!({})).await).await;
+    let retried: serde_json::Value = serde_json::from_str(&retried).unwrap();
+    let (_, page) = text(&pages, &browser, &format!("/runs/{}", broken.id())).await;
+    let link = format!("was tried again: <a href=\"/runs/{}\">", retried["request_id"].as_str().unwrap());
+    assert!(page.contains(&link) && !page.contains("/retry"), "{page}");
     let without_text = pages.send("POST", &cancel, &[("Cookie", &browser.cookie)], &json!({})).await;
     assert_eq!(without_text.status().as_u16(), 403, "a request of another page");
     pages.end().await;

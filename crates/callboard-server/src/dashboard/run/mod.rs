@@ -23,7 +23,7 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use callboard::messages::{Pending, RunId};
+use callboard::messages::{Pending, RunEvent, RunId};
 use callboard::runtime::RunHandle;
 use maud::{Markup, html};
 
@@ -128,8 +128,12 @@ async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked
         waits.push(Item { may_not, ..item });
     }
     let more = pending.len() - waits.len();
-    let seen =
-        view::Seen { history: &history, run: &fold, consents: &consents, waits: (&waits, more), now, may_change };
+    let has_failed =
+        fold.result().is_some() && history.iter().any(|event| matches!(event, RunEvent::TurnFailed { .. }));
+    let letters = if has_failed { run.dead_letters().await? } else { Vec::new() };
+    let retried = letters.last().and_then(|letter| letter.retried_as);
+    let waits = (&*waits, more);
+    let seen = view::Seen { history: &history, run: &fold, consents: &consents, waits, retried, now, may_change };
     Ok(view::parts(&seen, handoffs, asked))
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Seen<'s> {
     pub(super) consents: &'s Consents<'s>,
     /// What waits for people, the first of it, and how much more does.
     pub(super) waits: (&'s [Item], usize),
+    /// The run in which the turn that failed last was tried again.
+    pub(super) retried: Option<RunId>,
     pub(super) now: Timestamp,
     /// Whether the reader may cancel it and try it again.
     pub(super) may_change: bool,
@@ -60,7 +62,7 @@ fn head(seen: &Seen<'_>, turns: usize) -> Markup {
     let until = if run.result().is_some() { run.last_at() } else { seen.now };
     html! {
         h1.title dir="auto" { (line(&task.body, 120)) }
-        p.under { (badge(shapes::status(run, seen.now))) " " code { (short(run.id())) } }
+        p.under { (badge(shapes::status(run, seen.now))) " " code { (short(run.id())) } (origin(seen)) }
         @if task.body.chars().count() > 120 || task.body.contains('\n') {
             details data-key="task" { summary { "The task" } pre.text.prose dir="auto" { (lines(&task.body, MAX_TASK)) } }
         }
@@ -91,6 +93,22 @@ fn head(seen: &Seen<'_>, turns: usize) -> Markup {
             @if !result.output.is_null() {
                 @let text = result.output.as_str().map_or_else(|| result.output.to_string(), str::to_owned);
                 details data-key="output" { summary { "Its output" } pre.text dir="auto" { (lines(&text, MAX_TASK)) } }
+            }
+        }
+    }
+}
+
+/// Of a fork, the turn that it repeats, and whether with another input.
+fn origin(seen: &Seen<'_>) -> Markup {
+    let forked = seen.history.iter().find_map(|event| match event {
+        RunEvent::Forked { from, input, .. } => Some((from, input.is_some())),
+        _ => None,
+    });
+    html! {
+        @if let Some((from, has_input)) = forked {
+            span.dim {
+                " · fork of " a href={ "/runs/" (from.run) "/turns/" (from.number) } { "turn " (from.number) " of " code { (short(from.run)) } }
+                @if has_input { ", with another input" }
             }
         }
     }
@@ -152,6 +170,8 @@ fn actions(seen: &Seen<'_>, story: &Story) -> Markup {
                     p.result role="status" {}
                 }
             }
+        } @else if let Some(retried) = seen.retried {
+            p { "The turn that failed last was tried again: " a href={ "/runs/" (retried) } { code { (short(retried)) } } }
         } @else if story.has_failed_turn() {
             details.more data-key="retry" {
                 summary { "Try again …" }
