@@ -185,9 +185,6 @@ fn rooms(field: Field<'_>, found: &mut Found) -> Vec<String> {
     for item in items {
         let Some(room) = string("a room", "the id of one", item, found) else { continue };
         match MatrixConfig::check_room(room) {
-            Ok(()) if room.len() == 1 || room.starts_with("!:") => {
-                found.add(misfit("rooms", EXPECTED, item).advise(EXAMPLE_ROOMS));
-            }
             Ok(()) if rooms.iter().any(|other| other == room) => {
                 let problem = format!("the room {} is there twice", quoted(room));
                 found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));

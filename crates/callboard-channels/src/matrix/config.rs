@@ -117,7 +117,10 @@ impl MatrixConfig {
     /// # Errors
     /// [`MatrixError::Name`]: [`MatrixChannel::open`](super::MatrixChannel::open) would refuse it.
     pub fn check_room(room: &str) -> Result<(), MatrixError> {
-        let why = room_id::validate(room).map_err(|error| error.to_string());
+        let mut why = room_id::validate(room).map_err(|error| error.to_string());
+        if room.len() == 1 || room.starts_with("!:") {
+            why = Err("it has no characters after the `!`".to_owned());
+        }
         name(room, "the id of a room, such as \"!approvals:example.org\" (an alias, with a #, is none)", why)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use callboard::SubmitError;
 use callboard::messages::{AgentName, Durability, Refusal, RunId, Task};
 use callboard::runtime::RunError;
+use callboard::storage::StorageError;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -25,12 +26,21 @@ enum Halt {
     Later(String),
 }
 
+impl From<StorageError> for Halt {
+    /// The next process may have one that was closed.
+    fn from(error: StorageError) -> Self {
+        let may_pass = error.is_transient() || error == StorageError::Closed;
+        let why = error.to_string();
+        if may_pass { Self::Later(why) } else { Self::Refused(why) }
+    }
+}
+
 impl From<SubmitError> for Halt {
     fn from(error: SubmitError) -> Self {
         let why = error.to_string();
         match error {
             SubmitError::Refused(Refusal::ShuttingDown) | SubmitError::Unacknowledged(_) => Self::Later(why),
-            SubmitError::Storage(error) if error.is_transient() => Self::Later(why),
+            SubmitError::Storage(error) => error.into(),
             _ => Self::Refused(why),
         }
     }
@@ -152,7 +162,7 @@ impl Shared {
         // A task that is there already is not admitted again: the board may be full, or its agent gone.
         match self.board.run(run).read().await {
             Err(RunError::Unknown(_)) => Ok(self.board.try_submit(task).await.map(drop)?),
-            Err(RunError::Storage(error)) => Err(Halt::Later(error.to_string())),
+            Err(RunError::Storage(error)) => Err(error.into()),
             _ => Ok(()),
         }
     }
@@ -169,4 +179,18 @@ fn run_of(account: &str, room: &str, event: &str) -> RunId {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     RunId(Uuid::new_v8(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_submitted_again_and_anything_else_is_refused() {
+        let is_later = |error: SubmitError| matches!(Halt::from(error), Halt::Later(_));
+        assert!(is_later(Refusal::ShuttingDown.into()));
+        assert!(is_later(StorageError::Unavailable { detail: "busy".into() }.into()));
+        assert!(is_later(StorageError::Closed.into()) && !is_later(SubmitError::NoAgents));
+        assert!(!is_later(Refusal::DeadlinePassed.into()));
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{Pending, RunEvent, RunId};
@@ -10,7 +11,7 @@ use callboard::runtime::{RunError, RunHandle};
 use futures::stream::{BoxStream, empty};
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 use super::ledger::{Ending, Request};
 use super::{Shared, status};
@@ -47,7 +48,7 @@ impl Shared {
         let kept = &self.opened.kept;
         let (mut seen, mut waits_for) = noted;
         let mut told: BTreeSet<String> = waits_for.iter().cloned().collect();
-        let (mut newest, mut may_send) = (None, Instant::now());
+        let (mut newest, mut pause) = (None, Box::pin(sleep(Duration::ZERO)));
         let mut news = news(&run, seen).await;
         let mut ended = pin!(self.ended(event, run.clone()).fuse());
         let mut is_open = true;
@@ -73,11 +74,11 @@ impl Shared {
                     }
                     None => is_open = false,
                 },
-                () = sleep_until(may_send), if newest.is_some() => {
+                () = &mut pause, if newest.is_some() => {
                     if let Some(text) = newest.take() {
                         kept.change(|ledger| ledger.notice(event, &text, (seen, waits_for.clone())));
                     }
-                    may_send = Instant::now() + self.opened.config.notices_every;
+                    pause = Box::pin(sleep(self.opened.config.notices_every));
                 }
             }
         }

@@ -79,6 +79,7 @@ async fn edits_redactions_replies_and_states_change_and_start_nothing() {
     assert_eq!(crew.status(&event, "complete").await["body"], "done");
     assert_eq!(runs(&crew).await, 1);
     assert_eq!(crew.names(&event), ["ack", "notice", "complete"]);
+    assert_eq!(crew.server.state.lock().sent.len(), 3, "the others are not answered either");
     crew.end().await;
 }
 
@@ -93,7 +94,8 @@ async fn a_server_that_repeats_everything_starts_nothing_twice_and_answers_nothi
     crew.server.change(|served| served.repeats = true);
     let before = crew.server.state.lock().calls["sync"];
     crew.server.found(|served| (served.calls["sync"] > before + 3).then_some(())).await;
-    assert_eq!((crew.server.state.lock().calls["send"], runs(&crew).await), (sent, 1));
+    assert_eq!(crew.server.state.lock().calls["send"], sent);
+    assert_eq!(runs(&crew).await, 1);
     assert_eq!([crew.names(&events[0]), crew.names(&events[1])].concat(), ["ack", "complete", "fail"]);
     crew.end().await;
 }
@@ -163,6 +165,20 @@ async fn a_flood_leaves_open_requests_and_refusals_bounded_and_others_are_served
     crew.status(&last, "complete").await;
     let kept = crew.folder.path().join("matrix/matrix-agents.json");
     assert!(kept.metadata().unwrap().len() < 300_000);
+    crew.end().await;
+}
+
+#[tokio::test]
+async fn a_board_that_is_full_refuses_with_that_reason() {
+    let crew = Crew::of_one_run().await;
+    let first = crew.writes(ANN, "ask");
+    let run = crew.run(&crew.status(&first, "ack").await);
+    let second = crew.writes(ANN, "look");
+    let fail = crew.status(&second, "fail").await;
+    assert!(fail["detail"].as_str().unwrap().starts_with("the board is overloaded"), "{fail}");
+    crew.answer(&run, "done").await;
+    crew.status(&first, "complete").await;
+    assert_eq!(crew.names(&second), ["fail"]);
     crew.end().await;
 }
 

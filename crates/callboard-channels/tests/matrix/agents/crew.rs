@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::Builder;
 use callboard::env::Env;
 use callboard::messages::{Json, Response, RunId};
 use callboard::prelude::*;
@@ -50,8 +51,12 @@ async fn write(turn: Turn) -> Result<Command, TurnError> {
 }
 
 pub(crate) async fn board(store: &Arc<Memory>) -> Callboard {
+    board_of(store, |builder| builder).await
+}
+
+async fn board_of(store: &Arc<Memory>, change: impl FnOnce(Builder) -> Builder) -> Callboard {
     let writer = AgentSpec::new("writer", write).role("author").capability("prose").project("book");
-    Callboard::builder().storage(Arc::clone(store)).with(writer).start().await.unwrap()
+    change(Callboard::builder().storage(Arc::clone(store)).with(writer)).start().await.unwrap()
 }
 
 /// A server, and a board with rooms.
@@ -73,6 +78,13 @@ impl Crew {
         Self::again(server, store, folder, change).await
     }
 
+    /// One whose board works on one run at a time.
+    pub(crate) async fn of_one_run() -> Self {
+        let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(Memory::new(Env::system().clock())));
+        let board = board_of(&store, |builder| builder.capacity(|capacity| capacity.runs_in_flight(1))).await;
+        Self::with(board, server(), store, folder, |config| config).await
+    }
+
     /// The next process.
     pub(crate) async fn again(
         server: Arc<Server>,
@@ -80,7 +92,16 @@ impl Crew {
         folder: TempDir,
         change: impl FnOnce(AgentRoomsConfig) -> AgentRoomsConfig,
     ) -> Self {
-        let board = board(&store).await;
+        Self::with(board(&store).await, server, store, folder, change).await
+    }
+
+    async fn with(
+        board: Callboard,
+        server: Arc<Server>,
+        store: Arc<Memory>,
+        folder: TempDir,
+        change: impl FnOnce(AgentRoomsConfig) -> AgentRoomsConfig,
+    ) -> Self {
         let rooms = AgentRooms::open(change(config(&server, folder.path()))).unwrap();
         rooms.start(&board, |person, agent| match person {
             "ann" => Ok(AgentName::new("laptop").unwrap()),
