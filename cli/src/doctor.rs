@@ -259,15 +259,30 @@ async fn rooms(arguments: &Doctor, stores: &Stores) -> Vec<Check> {
     const MATRIX: &str = "matrix";
     let Ok(Ok(config)) = config::read(&arguments.files) else { return Vec::new() };
     let Some(section) = &config.matrix else { return Vec::new() };
-    let config = match matrix::config(section, &config.people, (&arguments.files.root, stores), None) {
-        Ok(config) => config,
+    let places = (&*arguments.files.root, stores);
+    let asking = matrix::config(section, &config.people, places, None);
+    let agents = matrix::agents_config(section, &config.people, places, None);
+    let (asking, agents) = match asking.and_then(|asking| Ok((asking, agents?))) {
+        Ok(configs) => configs,
         Err(failure) => return vec![(MATRIX, Found::Failed, failure.text().to_owned())],
     };
     if !arguments.online {
         let text = "the account has a token; --online asks whether the homeserver answers".to_owned();
         return vec![(MATRIX, Found::Ok, text)];
     }
-    match timeout(ANSWER_TIME, config.look()).await {
+    let looked = async {
+        let asking = match &asking {
+            Some(asking) => Some(asking.look().await?),
+            None => None,
+        };
+        let agents = match &agents {
+            Some(agents) => Some(agents.look().await?),
+            None => None,
+        };
+        let (accounts, unusable): (Vec<_>, Vec<_>) = asking.into_iter().chain(agents).unzip();
+        Ok::<_, String>((accounts.into_iter().next().unwrap_or_default(), unusable.concat()))
+    };
+    match timeout(ANSWER_TIME, looked).await {
         Ok(Ok((account, unusable))) => {
             let account = (MATRIX, Found::Ok, format!("{account} is signed in"));
             std::iter::once(account).chain(unusable.into_iter().map(|text| (MATRIX, Found::Failed, text))).collect()

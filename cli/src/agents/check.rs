@@ -11,7 +11,7 @@ use callboard_agents::tools::{Protection, ShellExec};
 use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
-use callboard_server::Tokens;
+use callboard_server::{Scope, Token, Tokens};
 
 use crate::config::Config;
 use crate::config::secret_source::Unusable;
@@ -111,8 +111,10 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         config.check_prices(&unpriced)?;
         let is_whole = mcp.as_ref().is_ok_and(|mcp| mcp.as_ref().is_none_or(|mcp| mcp.problems.is_empty()));
         let tokens = known_tokens();
-        config.check_names(&tools, is_whole, &names, tokens.as_ref().map(|(_, names)| names))?;
-        config.check_deciders(&tokens.unwrap_or_default().0).map(|()| config)
+        config.check_names(&tools, is_whole, &names, tokens.as_ref().map(|known| &known.names))?;
+        let tokens = tokens.unwrap_or_default();
+        report.add_warning(config.warning_of_rooms(&tokens.may_delegate));
+        config.check_deciders(&tokens.owned).map(|()| config)
     });
     match &config {
         Ok(Config { file: Some(file), .. }) => {
@@ -124,19 +126,31 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     Ok(report.page(definitions.iter().flatten().any(has_shell)))
 }
 
-/// Tokens, each with its owner.
-type Owned = Vec<(String, Option<String>)>;
+/// The tokens of the project.
+#[derive(Default)]
+struct KnownTokens {
+    /// Each with its owner.
+    owned: Vec<(String, Option<String>)>,
+    /// Those that have not expired and may give tasks.
+    may_delegate: Vec<(String, Option<String>)>,
+    /// The names of all, also of those that were revoked: their runs stay those of their people.
+    names: BTreeSet<String>,
+}
 
-/// The tokens of the project, each with its owner, and the names of all, also of those that were revoked: their runs stay those of their
-/// people. `None` if it has had no server, or they cannot be read.
-fn known_tokens() -> Option<(Owned, BTreeSet<String>)> {
+/// The tokens of the project; `None` if it has had no server, or they cannot be read.
+fn known_tokens() -> Option<KnownTokens> {
     let stores = Choice { store: None }.stores().ok()?;
     let file = stores.of_server("tokens.json");
     file.exists().then_some(())?;
     let tokens = Tokens::open(&file, Env::system()).ok()?;
-    let known: Vec<_> = tokens.list().ok()?.into_iter().map(|token| (token.name, token.owner)).collect();
-    let names = known.iter().map(|(name, _)| name.clone()).chain(tokens.revoked().ok()?).collect();
-    Some((known, names))
+    let (known, now) = (tokens.list().ok()?, Env::system().now().wall);
+    let may = |token: &&Token| token.scopes.contains(&Scope::Delegate) && token.expires_at.is_none_or(|at| now < at);
+    let owned = |token: &Token| (token.name.clone(), token.owner.clone());
+    Some(KnownTokens {
+        owned: known.iter().map(owned).collect(),
+        may_delegate: known.iter().filter(may).map(owned).collect(),
+        names: known.iter().map(|token| token.name.clone()).chain(tokens.revoked().ok()?).collect(),
+    })
 }
 
 /// What `check` prints.
@@ -186,6 +200,14 @@ impl Report {
             self.notice += &format!("warning: {unusable}\n");
             let (variable, why) = (unusable.unset.as_deref(), unusable.to_string());
             self.rows.push(json!({ "kind": "unset", "variable": variable, "why": why }));
+        }
+    }
+
+    /// Adds what is no defect, because it may change without the files.
+    fn add_warning(&mut self, why: Option<&str>) {
+        if let Some(why) = why {
+            self.notice += &format!("warning: {why}\n");
+            self.rows.push(json!({ "kind": "warning", "why": why }));
         }
     }
 

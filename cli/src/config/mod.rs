@@ -86,7 +86,8 @@ impl Config {
     /// # Errors
     /// Nobody could decide about what a rule of approvals is about, or on Telegram. `tokens` are those that there are, each with its owner.
     pub(crate) fn check_deciders(&self, tokens: &[(String, Option<String>)]) -> Result<(), Invalid> {
-        let (on_telegram, on_matrix) = (self.telegram.is_some(), self.matrix.is_some());
+        let on_matrix = self.matrix.as_ref().is_some_and(matrix::Section::asks);
+        let on_telegram = self.telegram.is_some();
         let mut able = self.people.able(on_telegram, on_matrix);
         able.extend(self.channels.people().cloned());
         let owner = [(people::OWNER.to_owned(), None)];
@@ -95,6 +96,15 @@ impl Config {
         let found = self.approvals.undecidable(&able).into_iter();
         let of_telegram = self.telegram.iter().filter_map(|telegram| telegram.undecidable(&self.people));
         self.refused(found.chain(of_telegram).collect())
+    }
+
+    /// Why nobody could give agents tasks in their rooms on Matrix, if they have any. `may_delegate` are tokens with the scope for that, each with
+    /// its owner.
+    pub(crate) fn warning_of_rooms(&self, may_delegate: &[(String, Option<String>)]) -> Option<&'static str> {
+        let owner = [(people::OWNER.to_owned(), None)];
+        let able =
+            may_delegate.iter().chain(&owner).map(|(token, owner)| self.people.of_token(token, owner.as_deref()));
+        self.matrix.as_ref()?.undelegable(&self.people, &able.map(str::to_owned).collect())
     }
 
     /// # Errors
@@ -110,7 +120,8 @@ impl Config {
         let of_roles = self.role_tools.unknown(tools, are_whole);
         let of_people = tokens.into_iter().flat_map(|tokens| self.people.unknown(tokens));
         let of_rules = self.approvals.unknown(tools, are_whole, agents);
-        self.refused(of_roles.chain(of_people).chain(of_rules).collect())
+        let of_rooms = self.matrix.iter().flat_map(|matrix| matrix.unknown(agents));
+        self.refused(of_roles.chain(of_people).chain(of_rules).chain(of_rooms).collect())
     }
 
     fn refused(&self, found: Vec<Defect>) -> Result<(), Invalid> {
@@ -305,6 +316,30 @@ mod tests {
             (
                 "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:b\"]\nevent_type = \"m.x\"",
                 "7:14: `event_type` must be a type of events, not \"m.x\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nspace = \"!s:b\"\nevent_prefix = \"org.example\"\n[matrix.agents]\ncoder = \"!a:b\"",
+                "",
+            ),
+            (
+                "[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nagents = { coder = \"!a:b\" }",
+                "1:1: nobody in [people] has an account on Matrix, so nobody could give tasks in the rooms",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nrooms = [\"!a:b\"]\n[matrix.agents]\ncoder = \"!a:b\"",
+                "8:9: the room \"!a:b\" is there twice",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\n[matrix.agents]\ncoder = \"!a:b\"\nscout = \"!a:b\"",
+                "8:9: the room \"!a:b\" is there twice",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\n[matrix.agents]\ncoder = \"#a:b\"",
+                "7:9: `coder` must be the id of the room of an agent, not \"#a:b\"",
+            ),
+            (
+                "[people]\nann = { matrix = [\"@a:b\"] }\n[matrix]\nhomeserver = \"https://example.org\"\ntoken_env = \"T\"\nagents = {}",
+                "6:10: there are 0 agents, and there may be from 1 to 64",
             ),
             ("[matrix]\ntoken_env = \"T\"\nrooms = [\"!a:b\"]", "1:1: the section `matrix` needs `homeserver`"),
             (

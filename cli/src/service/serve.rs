@@ -17,7 +17,7 @@ use callboard::runtime::Unfinished;
 use callboard::{AgentSpec, Callboard};
 use callboard_agents::{hide_from_programs, tools};
 use callboard_channels::email::EmailChannel;
-use callboard_channels::matrix::MatrixChannel;
+use callboard_channels::matrix::{AgentRooms, MatrixChannel};
 use callboard_channels::telegram::TelegramChannel;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
@@ -124,6 +124,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         config.telegram.as_ref().map(|section| telegram::open(section, &people, places, pages)).transpose()?;
     let reached = channel.as_ref().map(TelegramChannel::state);
     let in_rooms = config.matrix.as_ref().map(|section| matrix::open(section, &people, places, pages)).transpose()?;
+    let in_rooms = in_rooms.flatten();
+    let of_agents = config.matrix.as_ref().map(|section| matrix::open_agents(section, &people, places, pages));
+    let of_agents = of_agents.transpose()?.flatten();
     let rooms_reached = in_rooms.as_ref().map(MatrixChannel::state);
     let by_mail = config.email.as_ref().map(|section| email::open(section, &people, places, pages)).transpose()?;
     let mail_reached = by_mail.as_ref().map(EmailChannel::state);
@@ -135,7 +138,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let builder = webhooks.into_iter().fold(builder, callboard::Builder::channel);
     let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     tokio::spawn(telegram::report(reached));
-    tokio::spawn(matrix::report(rooms_reached));
+    let is_first = rooms_reached.is_none();
+    tokio::spawn(matrix::report(rooms_reached, "approvals are asked", true));
+    tokio::spawn(matrix::report(of_agents.as_ref().map(AgentRooms::state), "tasks are taken", is_first));
     tokio::spawn(email::report(mail_reached));
     tokio::spawn(webhooks::report(unreachable));
     let spans = telemetry::start(&board, loaded.models.clone());
@@ -182,6 +187,12 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let listened = reachable.listen_mcp(&server, &name_of_mcp(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
         let _announced = Announced::write(&stores, &url);
+        if let Some(rooms) = &of_agents {
+            let server = server.clone();
+            rooms.start(&board, move |person, agent| {
+                server.requester(person, agent.as_str()).map_err(|problem| problem.detail)
+            });
+        }
         let (stopped, firing) = (reachable.stopped(), server.clone());
         tokio::spawn(async move { firing.fire_schedules(stopped).await });
         let (stopped, over_http) = (reachable.stopped(), server.clone());
@@ -198,6 +209,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         Ok(serving)
     };
     let served = served.await;
+    drop(of_agents);
     let end = async {
         reachable.stop().await;
         let served = match served {

@@ -1,4 +1,4 @@
-//! `[matrix]`: approvals that are asked in a room, with a homeserver on this machine.
+//! `[matrix]`: approvals that are asked, and tasks that agents get, in a room, with a homeserver on this machine.
 
 #![cfg(unix)]
 
@@ -101,4 +101,72 @@ fn a_token_that_is_missing_malformed_or_within_reach_of_agents_is_refused() {
     assert!(code == Some(2) && error.contains("the variable BOT of callboard.toml is not set"), "{error}");
     let (code, error) = refused("token_env = \"BOT\"", Some("CANARY two"));
     assert!(code == Some(2) && error.contains("the variable BOT: the access token of the account is none"), "{error}");
+}
+
+/// A project whose agent gets tasks in the room, and what `[matrix.agents]` has.
+fn project_with_room(address: &str, agents: &str) -> Project {
+    let project = Project::new();
+    let token = project.state.path().join("matrix.token");
+    fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    let people = "[people]\nann = { tokens = [\"laptop\"], matrix = [\"@ann:example.org\"] }\n";
+    let text =
+        format!("[matrix]\ntoken_file = {token:?}\nhomeserver = {address:?}\n[matrix.agents]\n{agents}\n{people}");
+    write(&project.folder, "callboard.toml", &text);
+    write(&project.folder, "agents/writer.toml", &searcher("writer"));
+    project
+}
+
+#[test]
+fn a_person_gives_an_agent_a_task_in_its_room_in_the_name_of_a_token() {
+    let homeserver = Homeserver::start();
+    let project = project_with_room(&homeserver.address, &format!("writer = {ROOM:?}"));
+    assert_eq!(project.callboard(&["tokens", "add", "laptop", "--scope", "delegate"]).code, Some(0));
+    let mut serving = Serving::start(&project);
+    serving.until("tasks are taken by @board:example.org on Matrix\n");
+    project.model.answers("found");
+    homeserver.writes("$one", "@ann:example.org", "look");
+    let [ack, complete] = [homeserver.sent(), homeserver.sent()];
+    let status = |content: &serde_json::Value| content["com.aiagentchat.status"].clone();
+    assert_eq!((&status(&ack)["status"], &status(&ack)["to_agent"]), (&json!("ack"), &json!("ann")));
+    assert_eq!((&status(&complete)["status"], &complete["body"]), (&json!("complete"), &json!("found")));
+    let inbox = project.callboard(&["read", "writer"]).out;
+    assert!(inbox.contains("laptop") && inbox.contains("look"), "{inbox}");
+
+    assert_eq!(project.callboard(&["tokens", "revoke", "laptop"]).code, Some(0));
+    homeserver.writes("$two", "@ann:example.org", "look");
+    let fail = homeserver.sent();
+    assert_eq!(fail["body"], "failed: ann has no token with the scope delegate");
+    assert!(!serving.stop().error.contains(CANARY));
+}
+
+#[test]
+fn check_reports_agents_that_are_not_there_and_that_nobody_may_give_tasks() {
+    let project = project_with_room("http://127.0.0.1:1", "writre = \"!writer:example.org\"");
+    let checked = project.callboard(&["check"]);
+    let expected = "there is no agent \"writre\"; did you mean \"writer\"?";
+    assert!(checked.code != Some(0) && checked.error.contains(expected), "{}", checked.error);
+    let project = project_with_room("http://127.0.0.1:1", "writer = \"!writer:example.org\"");
+    let warning = "warning: nobody with an account on Matrix has a token with the scope delegate";
+    let checked = project.callboard(&["check"]);
+    assert!(checked.code == Some(0) && checked.error.contains(warning), "{}", checked.error);
+    for (scope, is_warned) in [("read", true), ("delegate", false)] {
+        let name = format!("laptop-{scope}");
+        let added = project.callboard(&["tokens", "add", &name, "--scope", scope, "--owner", "ann"]);
+        assert_eq!(added.code, Some(0), "{}", added.error);
+        let checked = project.callboard(&["check"]);
+        assert_eq!((checked.code, checked.error.contains(warning)), (Some(0), is_warned), "{}", checked.error);
+    }
+}
+
+#[test]
+fn doctor_looks_at_the_rooms_of_agents() {
+    let homeserver = Homeserver::start();
+    let project = project_with_room(&homeserver.address, &format!("writer = {ROOM:?}"));
+    project.model.answers("yes");
+    let looked_at = project.callboard(&["doctor", "--online"]).out;
+    assert!(looked_at.contains("ok       matrix   @board:example.org is signed in\n"), "{looked_at}");
+    let project = project_with_room(&nobody(), &format!("writer = {ROOM:?}"));
+    project.model.answers("yes");
+    let looked_at = project.callboard(&["doctor", "--online"]).out;
+    assert!(looked_at.contains("failed   matrix   the homeserver is not reached: "), "{looked_at}");
 }

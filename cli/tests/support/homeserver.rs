@@ -1,4 +1,4 @@
-//! A server on this machine that speaks as much of the API of a homeserver of Matrix as one reply needs.
+//! A server on this machine that speaks as much of the API of a homeserver of Matrix as one reply, or one task, needs.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -53,6 +53,13 @@ impl Homeserver {
         let event = json!({ "event_id": "$reply", "type": "m.room.message", "sender": from, "content": content });
         self.events.send(json!([card, event])).unwrap();
     }
+
+    /// Has an account write a message, which is the event of this id.
+    pub(crate) fn writes(&self, id: &str, from: &str, text: &str) {
+        let content = json!({ "msgtype": "m.text", "body": text });
+        let event = json!({ "event_id": id, "type": "m.room.message", "sender": from, "content": content });
+        self.events.send(json!([event])).unwrap();
+    }
 }
 
 fn answer(mut stream: TcpStream, send: &mpsc::Sender<Value>, written: &Mutex<mpsc::Receiver<Value>>) {
@@ -66,7 +73,9 @@ fn answer(mut stream: TcpStream, send: &mpsc::Sender<Value>, written: &Mutex<mps
         let events = path.contains("since=").then(|| written.lock().unwrap().recv().ok()).flatten();
         let joined = events.map(|events| (ROOM.to_owned(), json!({ "timeline": { "events": events } })));
         json!({ "next_batch": "s1", "rooms": { "join": joined.into_iter().collect::<serde_json::Map<_, _>>() } })
-    } else if path.contains("/state/m.room.encryption/") {
+    } else if path.contains("/state/m.room.join_rules/") {
+        json!({ "join_rule": "invite" })
+    } else if path.contains("/state/") && request.head.starts_with("GET ") {
         let body = json!({ "errcode": "M_NOT_FOUND", "error": "there is none" }).to_string();
         let head = format!("HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: {}", body.len());
         let _ = write!(stream, "{head}\r\n\r\n{body}");

@@ -75,6 +75,7 @@ mod problem;
 mod proxies;
 mod query;
 mod rates;
+mod requesters;
 mod routes;
 mod runs;
 mod schedules;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::EmailConfig;
 use super::message::{self, Kind, Mail, Texts};
-use crate::kept;
+use crate::deciding;
 use crate::questions::{Questions, Receipt, Step};
 use crate::texts::GIVEN_UP;
 
@@ -138,7 +138,7 @@ impl Ledger {
     }
 }
 
-impl kept::Ledger for Ledger {
+impl deciding::Ledger for Ledger {
     fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -172,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kept::Ledger as _;
+    use crate::deciding::Ledger as _;
     use crate::questions::{MAX_OPEN, MAX_QUESTIONS};
 
     /// The file of version 1 with a question that was mailed to one of two people.

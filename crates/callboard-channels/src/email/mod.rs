@@ -45,7 +45,8 @@ use self::ledger::Ledger;
 use self::message::NAME;
 use self::server::Server;
 use self::tasks::Shared;
-use crate::kept::{Kept, LedgerFile};
+use crate::deciding::Deciding;
+use crate::kept::LedgerFile;
 
 pub use self::config::{EmailConfig, EmailState, EmailTls};
 pub use self::error::EmailError;
@@ -72,7 +73,7 @@ impl EmailChannel {
             None => Ledger::default(),
         };
         ledger.retain(|address| config.people.contains_key(address));
-        let kept = Arc::new(Kept::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays));
+        let kept = Arc::new(Deciding::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays));
         let shared = Shared { config, kept, server, state: watch::Sender::new(EmailState::Starting) };
         Ok(Self { shared: Arc::new(shared), tasks: Mutex::default() })
     }

@@ -13,12 +13,12 @@ use super::ledger::Ledger;
 use super::message::{Kind, Mail};
 use super::server::{Connection, Server, Verdict};
 use super::waiting::Waiting;
-use crate::kept::Kept;
+use crate::deciding::Deciding;
 
 /// What the channel's tasks share with it.
 pub(super) struct Shared {
     pub(super) config: EmailConfig,
-    pub(super) kept: Arc<Kept<Ledger>>,
+    pub(super) kept: Arc<Deciding<Ledger>>,
     pub(super) server: Server,
     pub(super) state: watch::Sender<EmailState>,
 }

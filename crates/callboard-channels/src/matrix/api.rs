@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::error::MatrixError;
 use super::rooms::Trouble;
-use super::synced::{ENCRYPTION, MEMBER, MESSAGE, POWER_LEVELS, Page, Synced, TOMBSTONE};
+use super::synced::{CREATE, ENCRYPTION, JOIN_RULES, MEMBER, MESSAGE, POWER_LEVELS, Page, Synced, TOMBSTONE};
 use super::token::AccessToken;
 use crate::calls;
 
@@ -27,6 +27,8 @@ const MAX_ANSWER: usize = 1 << 20;
 const MAX_EVENTS: u32 = 50;
 /// The most events in a page of the history of a room.
 const MAX_PAGE: u32 = 100;
+/// The rule of rooms that nobody enters uninvited.
+const INVITE: &str = "invite";
 /// The most characters of a text of the server that are shown.
 const MAX_SHOWN: usize = 200;
 /// How long is waited where a server allows no more calls and does not say for how long.
@@ -72,14 +74,15 @@ impl CallError {
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) rooms: &'a BTreeSet<String>,
-    pub(super) event_type: &'a str,
+    /// The types of events beside those that every room has.
+    pub(super) types: &'a [String],
 }
 
 impl Scope<'_> {
     /// The types of events that are read.
     fn types(&self) -> Value {
-        let answer = format!("{}.answer", self.event_type);
-        json!([MESSAGE, MEMBER, ENCRYPTION, TOMBSTONE, POWER_LEVELS, answer])
+        let all = [MESSAGE, MEMBER, ENCRYPTION, TOMBSTONE, POWER_LEVELS, JOIN_RULES];
+        all.into_iter().chain(self.types.iter().map(String::as_str)).collect()
     }
 
     /// The filter of `/sync`, with so many events of a room.
@@ -89,7 +92,7 @@ impl Scope<'_> {
             "presence": none, "account_data": none,
             "room": {
                 "rooms": self.rooms, "timeline": { "types": self.types(), "limit": events },
-                "state": { "types": [ENCRYPTION, TOMBSTONE, POWER_LEVELS] },
+                "state": { "types": [ENCRYPTION, TOMBSTONE, POWER_LEVELS, JOIN_RULES] },
                 "ephemeral": none, "account_data": none,
             },
         })
@@ -172,30 +175,59 @@ impl Api {
         joined.map(|_| Ok(())).or_else(|error| Ok(Err(Trouble::NotIn(error.of_room()?))))
     }
 
-    /// Whether messages can be sent to a room that the account is in.
-    pub(super) async fn look(&self, room: &str) -> Result<Result<(), Trouble>, CallError> {
-        match self.state(room, ENCRYPTION).await {
+    /// Whether messages can be sent to a room that the account is in; of a private one also whether nobody enters it uninvited.
+    pub(super) async fn look(&self, room: &str, is_private: bool) -> Result<Result<(), Trouble>, CallError> {
+        match self.state(room, (ENCRYPTION, "")).await {
             Ok(Some(_)) => return Ok(Err(Trouble::Encrypted)),
             Ok(None) => {}
             Err(error) => return Ok(Err(Trouble::NotIn(error.of_room()?))),
         }
-        let replaced = self.state(room, TOMBSTONE).await?.map(|bytes| parsed(&bytes));
+        let replaced = self.state(room, (TOMBSTONE, "")).await?;
         let by = replaced.and_then(|content| text(&content, "replacement_room"));
-        Ok(by.filter(|by| room_id::validate(by).is_ok()).map_or(Ok(()), |by| Err(Trouble::Replaced(by))))
+        if let Some(by) = by.filter(|by| room_id::validate(by).is_ok()) {
+            return Ok(Err(Trouble::Replaced(by)));
+        }
+        if !is_private {
+            return Ok(Ok(()));
+        }
+        let rules = self.state(room, (JOIN_RULES, "")).await?;
+        let rule = rules.and_then(|content| text(&content, "join_rule")).unwrap_or_default();
+        if rule != INVITE {
+            return Ok(Err(Trouble::Open(self.shown(&rule))));
+        }
+        let account = self.account().await?;
+        let (powers, created) = (self.state(room, (POWER_LEVELS, "")).await?, self.state(room, (CREATE, "")).await?);
+        let may_send = powers.is_none_or(|powers| may_send(&powers, &created.unwrap_or_default(), &account));
+        Ok(if may_send { Ok(()) } else { Err(Trouble::Mute) })
     }
 
-    /// The content of a part of the state of a room; `None` if it is not set.
-    async fn state(&self, room: &str, kind: &str) -> Result<Option<Vec<u8>>, CallError> {
-        match self.request(Method::GET, &["rooms", room, "state", kind, ""], None).await {
-            Ok(bytes) => Ok(Some(bytes)),
+    /// The content of a part of the state of a room, by its type and key; `None` if it is not set.
+    pub(super) async fn state(&self, room: &str, (kind, key): (&str, &str)) -> Result<Option<Value>, CallError> {
+        match self.request(Method::GET, &["rooms", room, "state", kind, key], None).await {
+            Ok(bytes) => Ok(Some(parsed(&bytes))),
             Err(CallError::Refused { status: 404, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Sends a message, and returns the id of its event: that of the first one that was sent with this transaction.
-    pub(super) async fn send(&self, room: &str, transaction: &str, content: &Value) -> Result<String, CallError> {
-        let path = ["rooms", room, "send", MESSAGE, transaction];
+    /// Sets a part of the state of a room, by its type and key.
+    pub(super) async fn set_state(
+        &self,
+        room: &str,
+        (kind, key): (&str, &str),
+        content: &Value,
+    ) -> Result<(), CallError> {
+        self.call(Method::PUT, &["rooms", room, "state", kind, key], Some(content)).await.map(drop)
+    }
+
+    /// Sends an event of a type, and returns its id: that of the first one that was sent with this transaction.
+    pub(super) async fn send(
+        &self,
+        (room, kind): (&str, &str),
+        transaction: &str,
+        content: &Value,
+    ) -> Result<String, CallError> {
+        let path = ["rooms", room, "send", kind, transaction];
         let event = text(&self.call(Method::PUT, &path, Some(content)).await?, "event_id");
         event.filter(|id| (1..=ID_MAX_BYTES).contains(&id.len())).ok_or_else(|| not_of_matrix(200))
     }
@@ -269,6 +301,18 @@ impl Api {
     }
 }
 
+/// Whether the power levels of a room let an account send messages. Where those who have created a room may do everything, and are not named
+/// (from version 12 of rooms on), an account that is not named may be one of them.
+fn may_send(powers: &Value, created: &Value, account: &str) -> bool {
+    let level = |value: &Value| value.as_i64();
+    let own = level(&powers["users"][account]).or(level(&powers["users_default"])).unwrap_or_default();
+    let needed = level(&powers["events"][MESSAGE]).or(level(&powers["events_default"])).unwrap_or_default();
+    let version = created["room_version"].as_str().unwrap_or("1");
+    let may_have_created =
+        version.parse().is_ok_and(|version: u32| version >= 12) && powers["users"][account].is_null();
+    own >= needed || may_have_created
+}
+
 /// An answer as JSON; `null` if it is none.
 fn parsed(answer: &[u8]) -> Value {
     serde_json::from_slice(answer).unwrap_or_default()
@@ -309,6 +353,23 @@ mod tests {
         ] {
             assert_eq!(address(text).is_ok(), is_allowed, "{text}");
         }
+    }
+
+    #[test]
+    fn power_levels_say_who_may_send() {
+        let may = |powers: Value, version: &str| may_send(&powers, &json!({ "room_version": version }), "@bot:b");
+        for (powers, expected) in [
+            (json!({}), true),
+            (json!({ "events_default": 50 }), false),
+            (json!({ "events_default": 50, "users_default": 50 }), true),
+            (json!({ "events_default": 50, "users": { "@bot:b": 50 } }), true),
+            (json!({ "events_default": 50, "events": { "m.room.message": 0 } }), true),
+            (json!({ "users": { "@bot:b": -1 } }), false),
+        ] {
+            assert_eq!(may(powers.clone(), "11"), expected, "{powers}");
+        }
+        assert!(may(json!({ "events_default": 50 }), "12"), "it may have created the room");
+        assert!(!may(json!({ "events_default": 50, "users": { "@bot:b": 0 } }), "12"));
     }
 
     #[test]

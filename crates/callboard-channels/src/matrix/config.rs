@@ -20,9 +20,9 @@ const MAX_EVENT_TYPE: usize = 200;
 /// The most rooms.
 const MAX_ROOMS: usize = 16;
 /// How long the server is asked to wait for something to report.
-const POLL: Duration = Duration::from_secs(30);
+pub(super) const POLL: Duration = Duration::from_secs(30);
 /// The least and the greatest delay before a call is made again that has failed.
-const DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+pub(super) const DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// The file in the folder of the channel.
 pub(super) const FILE: &str = "matrix.json";
 
@@ -117,7 +117,10 @@ impl MatrixConfig {
     /// # Errors
     /// [`MatrixError::Name`]: [`MatrixChannel::open`](super::MatrixChannel::open) would refuse it.
     pub fn check_room(room: &str) -> Result<(), MatrixError> {
-        let why = room_id::validate(room).map_err(|error| error.to_string());
+        let mut why = room_id::validate(room).map_err(|error| error.to_string());
+        if room.len() == 1 || room.starts_with("!:") {
+            why = Err("it has no characters after the `!`".to_owned());
+        }
         name(room, "the id of a room, such as \"!approvals:example.org\" (an alias, with a #, is none)", why)
     }
 
@@ -168,7 +171,7 @@ impl MatrixConfig {
         let account = api.account().await.map_err(|error| shown(&error))?;
         let mut unusable = Vec::new();
         for room in &self.rooms {
-            if let Err(trouble) = api.look(room).await.map_err(|error| shown(&error))? {
+            if let Err(trouble) = api.look(room, false).await.map_err(|error| shown(&error))? {
                 unusable.push(trouble.text(room, &account));
             }
         }
@@ -196,7 +199,7 @@ pub enum MatrixState {
     Reached {
         /// The id of the account.
         account: String,
-        /// A text for each room in which nobody is asked: which one, why, and what to do.
+        /// A text for each room that is not used, or not as it could be: which one, why, and what to do.
         unusable: Vec<String>,
     },
     /// It does not answer, or refuses; it is called again.

@@ -27,12 +27,23 @@ pub enum MatrixError {
     /// There is no room, or there are too many.
     #[error("there are {0} rooms: name from 1 to 16 of them")]
     Rooms(usize),
+    /// No agent has a room, or too many have.
+    #[error("there are {0} rooms of agents: name from 1 to 64 of them")]
+    Agents(usize),
     /// TLS cannot be set up.
     #[error("TLS cannot be used: {0}")]
     Tls(String),
     /// The folder or the file with what was sent cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The file with the requests of rooms of agents is damaged or of a later version.
+    #[error("{path}: {why}; without the file, requests that are open are not answered", path = path.display())]
+    Requests {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The file with what was sent is damaged or of a later version.
     #[error("{path}: {why}; without the file, open questions are sent again", path = path.display())]
     State {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::reply::reply;
 use super::synced::Event;
 
 /// The events of a room that were left out, as far as they are read.
@@ -22,15 +21,15 @@ impl History {
         Self { shown, is_each, ..Self::default() }
     }
 
-    /// Takes events, the newest first. Those from before the account has joined are not read.
-    pub(super) fn take(&mut self, events: Vec<Event>, account: &str, event_type: &str) {
+    /// Takes events, the newest first: those of the account, and those that concern it. Those from before the account has joined are not read.
+    pub(super) fn take(&mut self, events: Vec<Event>, account: &str, concerns: impl Fn(&Event) -> bool) {
         for event in events {
             self.is_whole |= event.is_join_of(account);
             if self.is_whole {
                 return;
             }
             self.is_whole = self.shown.remove(&event.id) && self.shown.is_empty() && self.is_each;
-            if event.sender == account || reply(&event, event_type).is_some() {
+            if event.sender == account || concerns(&event) {
                 self.events.push(event);
             }
         }
@@ -55,6 +54,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::reply::reply;
 
     const ACCOUNT: &str = "@bot:b";
 
@@ -63,6 +63,10 @@ mod tests {
             r#"{ "msgtype": "m.text", "body": "approve", "m.relates_to": { "m.in_reply_to": { "event_id": "$q" } } }"#;
         let kind = "m.room.message".to_owned();
         Event { id: id.to_owned(), kind, sender: sender.to_owned(), content: content.to_owned(), ..Event::default() }
+    }
+
+    fn is_reply(event: &Event) -> bool {
+        reply(event, "a.b").is_some()
     }
 
     fn ids(history: History) -> Vec<String> {
@@ -74,12 +78,12 @@ mod tests {
         let events = || ["$4", "$3", "$2", "$1", "$0"].map(|id| event(id, "@a:b")).to_vec();
         let shown = BTreeSet::from(["$3".to_owned(), "$1".to_owned()]);
         let mut history = History::new((shown.clone(), true));
-        history.take(events(), ACCOUNT, "a.b");
+        history.take(events(), ACCOUNT, is_reply);
         assert!(history.is_whole());
         assert_eq!(ids(history), ["$1", "$2", "$3", "$4"]);
         // The message of another one is not known yet.
         let mut history = History::new((shown, false));
-        history.take(events(), ACCOUNT, "a.b");
+        history.take(events(), ACCOUNT, is_reply);
         assert!(!history.is_whole());
         history.end();
         assert!(history.is_whole());
@@ -96,7 +100,11 @@ mod tests {
         };
         let chat = Event { content: "{}".to_owned(), ..event("$4", "@a:b") };
         let mut history = History::new((BTreeSet::new(), false));
-        history.take(vec![event("$5", "@a:b"), chat, event("$3", ACCOUNT), join, event("$1", "@a:b")], ACCOUNT, "a.b");
+        history.take(
+            vec![event("$5", "@a:b"), chat, event("$3", ACCOUNT), join, event("$1", "@a:b")],
+            ACCOUNT,
+            is_reply,
+        );
         assert!(history.is_whole());
         assert_eq!(ids(history), ["$3", "$5"]);
     }

@@ -2,19 +2,19 @@
 //!
 //! Pure, except that identifiers are drawn: calls are made by the parts that read [`Ledger::next`] and report what came of it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use callboard::messages::{ActionKind, ApprovalId, Decision, Envelope};
 use serde::{Deserialize, Serialize};
 
+use super::following::Continued;
 use super::message;
-use crate::kept;
+use super::recent::Recent;
+use crate::deciding;
 use crate::questions::{Question, Questions, Receipt, Step, random};
 use crate::texts::GIVEN_UP;
 
 const VERSION: u32 = 1;
-/// The most texts that [`Recent`] keeps.
-const MAX_RECENT: usize = 256;
 
 /// What a question offers beside approving and denying it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,34 +38,12 @@ impl Receipt for EventId {
 /// Questions by rooms; each has one piece of data.
 type Asked = Questions<String, EventId, Offered>;
 
-/// The newest texts of many.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-struct Recent(VecDeque<String>);
-
-impl Recent {
-    fn has(&self, text: &str) -> bool {
-        self.0.iter().any(|known| known == text)
-    }
-
-    /// Whether it is not among them; from now on it is.
-    fn is_new(&mut self, text: &str) -> bool {
-        let is_new = !self.has(text);
-        if is_new {
-            self.0.push_back(text.to_owned());
-            let excess = self.0.len().saturating_sub(MAX_RECENT);
-            self.0.drain(..excess);
-        }
-        is_new
-    }
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     /// The account whose messages these are.
     account: Option<String>,
     /// Where the next call of `/sync` continues.
-    pub(super) since: Option<String>,
+    since: Option<String>,
     /// The replies that were handled: a server may send one again.
     handled: Recent,
     /// The refusals that were answered: each account is told once about a question.
@@ -129,14 +107,6 @@ impl Ledger {
     /// Forgets the messages in other rooms.
     pub(super) fn retain_rooms(&mut self, rooms: &BTreeSet<String>) {
         self.asked.retain_places(|room| rooms.contains(room));
-    }
-
-    /// Messages of another account, and where it continues, mean nothing to this one.
-    pub(super) fn set_account(&mut self, account: &str) {
-        if self.account.replace(account.to_owned()).is_some_and(|before| before != account) {
-            self.since = None;
-            self.asked.forget_sent();
-        }
     }
 
     /// Notes a question that is open; whether there was room for it.
@@ -261,7 +231,24 @@ fn data(question: &Question<String, EventId, Offered>) -> Option<(String, Offere
     question.data.iter().next().map(|(nonce, offered)| (nonce.clone(), *offered))
 }
 
-impl kept::Ledger for Ledger {
+impl Continued for Ledger {
+    fn since(&self) -> Option<&str> {
+        self.since.as_deref()
+    }
+
+    fn continue_at(&mut self, since: Option<String>) {
+        self.since = since;
+    }
+
+    fn set_account(&mut self, account: &str) {
+        if self.account.replace(account.to_owned()).is_some_and(|before| before != account) {
+            self.since = None;
+            self.asked.forget_sent();
+        }
+    }
+}
+
+impl deciding::Ledger for Ledger {
     fn bytes(&self) -> Vec<u8> {
         let Self { account, since, handled, told, asked: Questions { questions, count }, reminders } = self.clone();
         let stored = Stored { version: VERSION, account, since, handled, told, reminders, questions, count };
@@ -292,7 +279,7 @@ impl kept::Ledger for Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kept::Ledger as _;
+    use crate::deciding::Ledger as _;
 
     #[test]
     fn the_newest_replies_are_kept_and_the_next_process_knows_them() {

@@ -80,6 +80,13 @@ pub(super) fn replies(to: &str, text: &str) -> Value {
     content
 }
 
+/// A reply to a message, as a program sends it, which other programs do not answer.
+pub(super) fn notice(to: &str, text: &str) -> Value {
+    let mut content = replies(to, text);
+    content["msgtype"] = json!("m.notice");
+    content
+}
+
 /// A text that notifies nobody by a name in it.
 fn message(text: &str) -> Value {
     let mut content = Map::new();

@@ -1,4 +1,4 @@
-//! Approvals in rooms of Matrix.
+//! Approvals in rooms of Matrix, and rooms in which agents get tasks ([`AgentRooms`]).
 //!
 //! Each question is a message in every room, and people reply to it. Who may decide is a list of accounts, each with the name of a person;
 //! of several people, on this channel and others, the first one counts, and the message is then replaced by one that shows who it was. What
@@ -20,14 +20,19 @@
 
 // - `api`: the calls of a homeserver. `token`: the secret that they need. `synced`: what one of them returns.
 // - `config`: the settings. `error`: why there is no channel.
-// - `message`: what is sent. `reply`: what people send back. `history`: what of it `synced` does not have.
-// - `ledger`: what was sent and what is left to do, without calls. `rooms`: which of them are used. `tasks`: those that make the calls.
+// - `following`: the loop that joins rooms and reads them. `history`: what `synced` does not have. `rooms`: which of them are used.
+// - `message`: what is sent. `reply`: what people send back.
+// - `ledger`: what was sent and what is left to do, without calls. `tasks`: those that make the calls.
+// - `agents`: rooms in which agents get tasks, which is no channel.
+mod agents;
 mod api;
 mod config;
 mod error;
+mod following;
 mod history;
 mod ledger;
 mod message;
+mod recent;
 mod reply;
 mod rooms;
 mod synced;
@@ -49,6 +54,7 @@ use self::config::FILE;
 use self::ledger::Ledger;
 use self::tasks::{NAME, Shared};
 
+pub use self::agents::{AgentRooms, AgentRoomsConfig};
 pub use self::config::{MatrixConfig, MatrixState};
 pub use self::error::MatrixError;
 pub use self::token::AccessToken;
@@ -80,7 +86,7 @@ impl MatrixChannel {
     /// Whether the homeserver is reached, and each change of it.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<MatrixState> {
-        self.shared.state.subscribe()
+        self.shared.following.state.subscribe()
     }
 }
 

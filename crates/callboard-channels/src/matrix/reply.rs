@@ -4,7 +4,7 @@ use ruma_identifiers_validation::ID_MAX_BYTES;
 use serde_json::Value;
 
 use super::synced::{Event, MESSAGE};
-use crate::kept::Choice;
+use crate::deciding::Choice;
 
 /// What was sent about a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

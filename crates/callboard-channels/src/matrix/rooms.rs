@@ -13,6 +13,10 @@ pub(super) enum Trouble {
     NotIn(String),
     /// Another room has replaced it: its id.
     Replaced(String),
+    /// Others than those who are invited may enter it, by this rule.
+    Open(String),
+    /// The account may not send messages there.
+    Mute,
     /// The server does not look at it now, though it answers: why.
     Failed(String),
 }
@@ -31,6 +35,13 @@ impl Trouble {
                 "the room {room} was replaced by {}: invite the account {account} there, and name that one in its place",
                 visible(by)
             ),
+            Self::Open(rule) => format!(
+                "others than those who are invited may enter the room {room} (its join rule is {}): let only those who are invited enter",
+                visible(rule)
+            ),
+            Self::Mute => {
+                format!("the account {account} may not send messages to the room {room}: let it send messages there")
+            }
             Self::Failed(why) => format!("the homeserver cannot use the room {room} ({why}): it is tried again"),
         }
     }
@@ -43,6 +54,8 @@ pub(super) struct Rooms {
     unusable: BTreeMap<String, Trouble>,
     /// The rooms that are ready and have refused a message, with what the server says.
     refusing: BTreeMap<String, String>,
+    /// What else the rooms lack, as a person reads it, by what that is.
+    lacking: BTreeMap<String, String>,
 }
 
 impl Rooms {
@@ -78,6 +91,14 @@ impl Rooms {
         }
     }
 
+    /// Notes what something lacks; `None` if nothing. Returns whether that is new.
+    pub(super) fn set_lacking(&mut self, what: &str, why: Option<String>) -> bool {
+        match why {
+            Some(why) => self.lacking.insert(what.to_owned(), why.clone()) != Some(why),
+            None => self.lacking.remove(what).is_some(),
+        }
+    }
+
     /// Notes whether a room can be used. An encrypted one stays so. Returns whether that is new.
     pub(super) fn set(&mut self, room: &str, found: Result<(), Trouble>) -> bool {
         if self.is_encrypted(room) {
@@ -95,7 +116,7 @@ impl Rooms {
         }
     }
 
-    /// A text for each room that cannot be used.
+    /// A text for each room that cannot be used, and for what others lack.
     pub(super) fn texts(&self, account: &str) -> Vec<String> {
         let refusing = self.refusing.iter().filter(|(room, _)| self.is_ready(room)).map(|(room, why)| {
             let (room, account) = (visible(room), visible(account));
@@ -103,7 +124,8 @@ impl Rooms {
                 "the room {room} does not take a message of the account {account} ({why}): let it send messages there"
             )
         });
-        self.unusable.iter().map(|(room, trouble)| trouble.text(room, account)).chain(refusing).collect()
+        let unusable = self.unusable.iter().map(|(room, trouble)| trouble.text(room, account));
+        unusable.chain(refusing).chain(self.lacking.values().cloned()).collect()
     }
 }
 

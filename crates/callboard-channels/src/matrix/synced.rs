@@ -12,6 +12,8 @@ pub(super) const MEMBER: &str = "m.room.member";
 pub(super) const ENCRYPTION: &str = "m.room.encryption";
 pub(super) const TOMBSTONE: &str = "m.room.tombstone";
 pub(super) const POWER_LEVELS: &str = "m.room.power_levels";
+pub(super) const JOIN_RULES: &str = "m.room.join_rules";
+pub(super) const CREATE: &str = "m.room.create";
 /// The longest content of an event, in bytes: those of Matrix have at most so many altogether.
 const MAX_CONTENT: usize = 64 << 10;
 /// The longest place in the history of rooms, in bytes.
@@ -42,6 +44,8 @@ pub(super) struct Event {
     pub(super) state_key: Option<String>,
     /// Of a member: what it was before.
     pub(super) before: Option<String>,
+    /// Whether somebody has redacted it.
+    pub(super) is_redacted: bool,
 }
 
 #[derive(Deserialize)]
@@ -62,10 +66,12 @@ impl Event {
     fn of(event: &RawValue) -> Option<Self> {
         let head: Head<'_> = serde_json::from_str(event.get()).ok()?;
         let is_id = |id: &str| id.len() <= ID_MAX_BYTES;
-        let before = || read::<Value>(head.unsigned)["prev_content"]["membership"].as_str().map(str::to_owned);
+        let unsigned = read::<Value>(head.unsigned);
+        let before = || unsigned["prev_content"]["membership"].as_str().map(str::to_owned);
         let content = head.content.map(RawValue::get).filter(|content| content.len() <= MAX_CONTENT);
         (is_id(&head.event_id) && is_id(&head.sender)).then(|| Self {
             before: if head.kind == MEMBER { before() } else { None },
+            is_redacted: !unsigned["redacted_because"].is_null(),
             content: content.unwrap_or_default().to_owned(),
             state_key: read(head.state_key),
             id: head.event_id,
@@ -110,6 +116,8 @@ pub(super) struct Room {
     pub(super) is_replaced: bool,
     /// Whether others may send there now than before.
     pub(super) has_other_powers: bool,
+    /// Whether others may enter it now than before.
+    pub(super) has_other_join_rules: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -140,6 +148,7 @@ impl Room {
             is_encrypted: sets(ENCRYPTION),
             is_replaced: sets(TOMBSTONE),
             has_other_powers: sets(POWER_LEVELS),
+            has_other_join_rules: sets(JOIN_RULES),
             is_cut: read(timeline.limited),
             before: place(timeline.prev_batch),
             id,

@@ -1,33 +1,29 @@
 //! The tasks that make the calls: one sends and closes messages, one receives replies, one answers them, one tries rooms again that the server
 //! could not use, and one looks up what was decided while no process had the channel.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use backon::ExponentialBackoff;
 use callboard::AnswerError;
 use callboard::messages::{ApprovalId, Envelope, visible};
 use callboard_private::Folder;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
 
-use super::api::{Api, CallError, Scope};
-use super::config::{FILE, MatrixConfig, MatrixState};
+use super::api::{Api, CallError};
+use super::config::{FILE, MatrixConfig};
+use super::following::{Following, Reader};
 use super::history::History;
 use super::ledger::{Call, Found, Ledger, Offered};
 use super::message::{Contents, how_to_decide, outcome, replies};
 use super::reply::{Reply, reply};
-use super::rooms::{Rooms, Trouble};
-use super::synced::{Event, Room, Synced};
-use crate::kept::{Choice, DecideError, Kept, LedgerFile};
+use super::rooms::Rooms;
+use super::synced::{Event, MESSAGE};
+use crate::deciding::{Choice, DecideError, Deciding};
+use crate::kept::{Kept, LedgerFile};
 
 /// The most answers that wait to be sent. Further ones are dropped: the messages show what was decided.
 const MAX_ANSWERS: usize = 256;
-/// How many pages of the history of a room are read where `/sync` has left out events.
-const MAX_PAGES: usize = 20;
 /// How often an answer is tried.
 const ANSWER_TRIES: u32 = 3;
 
@@ -41,11 +37,12 @@ const NOT_FOR_RUN: &str = "It cannot be approved for the whole run. Nothing was 
 /// What the channel's tasks share with it.
 pub(super) struct Shared {
     pub(super) config: MatrixConfig,
-    pub(super) state: watch::Sender<MatrixState>,
-    pub(super) kept: Arc<Kept<Ledger>>,
-    api: Api,
+    pub(super) kept: Arc<Deciding<Ledger>>,
+    pub(super) following: Following,
     contents: Contents,
-    rooms: Mutex<Rooms>,
+    /// The answers to replies, which wait to be sent.
+    tell: mpsc::Sender<Told>,
+    told: tokio::sync::Mutex<mpsc::Receiver<Told>>,
 }
 
 /// The answer to a reply.
@@ -57,22 +54,22 @@ struct Told {
 
 impl Shared {
     pub(super) fn new(config: MatrixConfig, api: Api, folder: Folder, ledger: Ledger) -> Self {
-        let kept = Arc::new(Kept::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays));
+        let kept = Arc::new(Deciding::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays));
         let contents = Contents { event_type: config.event_type.as_str().into() };
-        let state = watch::Sender::new(MatrixState::Starting);
-        Self { config, state, kept, api, contents, rooms: Mutex::default() }
+        let listed = (config.rooms.clone(), vec![format!("{}.answer", config.event_type)]);
+        let following = Following::new(api, listed, (config.poll, config.delays));
+        let (tell, told) = mpsc::channel(MAX_ANSWERS);
+        Self { config, kept, following, contents, tell, told: tokio::sync::Mutex::new(told) }
     }
 
     /// Starts the tasks.
     pub(super) fn start(self: Arc<Self>) -> Vec<AbortHandle> {
-        let (tell, told) = mpsc::channel(MAX_ANSWERS);
-        let told = Arc::new(tokio::sync::Mutex::new(told));
         let [sending, receiving, answering, retrying] = [(); 4].map(|()| Arc::clone(&self));
         let kept = Arc::clone(&self.kept);
         vec![
             self.kept.keep(move || Arc::clone(&sending).send()),
-            self.kept.keep(move || Arc::clone(&receiving).receive(tell.clone())),
-            self.kept.keep(move || Arc::clone(&answering).answer(Arc::clone(&told))),
+            self.kept.keep(move || Arc::clone(&receiving).receive()),
+            self.kept.keep(move || Arc::clone(&answering).answer()),
             self.kept.keep(move || Arc::clone(&retrying).retry()),
             self.kept.keep(move || Arc::clone(&kept).look_up()),
         ]
@@ -83,17 +80,14 @@ impl Shared {
         self.kept.ask(|ledger| ledger.ask(envelope, || (self.config.how_to_see)(envelope)));
     }
 
-    /// What is read.
-    fn scope(&self) -> Scope<'_> {
-        Scope { rooms: &self.config.rooms, event_type: &self.config.event_type }
+    /// Receives replies.
+    async fn receive(self: Arc<Self>) {
+        self.following.receive(&*self).await;
     }
 
-    /// Waits until a call may be made again.
-    async fn wait(&self, error: &CallError, delays: &mut ExponentialBackoff) {
-        match error {
-            CallError::Wait(time) => sleep(*time).await,
-            CallError::Refused { .. } | CallError::Unreachable(_) => drop(self.kept.pause(delays).await),
-        }
+    /// Tries the rooms again that the server could not use.
+    async fn retry(self: Arc<Self>) {
+        self.following.try_again(&*self).await;
     }
 
     /// Sends and closes messages.
@@ -101,7 +95,7 @@ impl Shared {
         let (mut delays, mut changes) = (self.kept.delays(), self.kept.changes());
         loop {
             changes.mark_unchanged();
-            let next = self.kept.ledger().next(self.rooms.lock().ready());
+            let next = self.kept.ledger().next(self.following.rooms.lock().ready());
             // The data of questions is kept before it is sent: what is sent again has the same transaction.
             self.kept.save().await;
             let Some(call) = next else {
@@ -114,7 +108,7 @@ impl Shared {
                 Ok(()) => delays = self.kept.delays(),
                 Err(error) => {
                     tracing::debug!(%error, "a call of the homeserver has failed");
-                    self.wait(&error, &mut delays).await;
+                    self.following.wait(&self.kept, &error, &mut delays).await;
                 }
             }
         }
@@ -126,14 +120,14 @@ impl Shared {
         match call {
             Call::Send { id, room, nonce, card, offered } => {
                 let content = self.contents.asks(*id, nonce, card, *offered);
-                match self.api.send(room, &transaction(nonce, "ask"), &content).await {
+                match self.following.api.send((room, MESSAGE), &transaction(nonce, "ask"), &content).await {
                     Ok(event) => {
-                        self.note_refusing(room, None);
+                        self.following.note_refusing(room, None);
                         self.kept.change(|ledger| ledger.sent(*id, room, &event, card));
                     }
                     Err(error) => {
                         let error = error.of_room()?;
-                        self.note_refusing(room, Some(&error));
+                        self.following.note_refusing(room, Some(&error));
                         tracing::warn!(
                             room,
                             error,
@@ -145,7 +139,9 @@ impl Shared {
             }
             Call::Close { id, room, nonce, event, card, outcome } => {
                 let content = self.contents.closes(*id, event, card, outcome);
-                if let Err(error) = self.api.send(room, &transaction(nonce, "close"), &content).await {
+                if let Err(error) =
+                    self.following.api.send((room, MESSAGE), &transaction(nonce, "close"), &content).await
+                {
                     let error = error.of_room()?;
                     tracing::debug!(room, error, "a message in a room of Matrix cannot be closed");
                 }
@@ -153,7 +149,11 @@ impl Shared {
             }
             Call::Remind { id, room, event, number, nonce } => {
                 let content = replies(event, "This still waits for a decision.");
-                let sent = self.api.send(room, &transaction(nonce, &format!("remind.{number}")), &content).await;
+                let sent = self
+                    .following
+                    .api
+                    .send((room, MESSAGE), &transaction(nonce, &format!("remind.{number}")), &content)
+                    .await;
                 sent.map(drop).or_else(|error| error.of_room().map(drop))?;
                 self.kept.change(|ledger| ledger.reminded(*id, room));
             }
@@ -161,270 +161,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Receives replies.
-    async fn receive(self: Arc<Self>, tell: mpsc::Sender<Told>) {
-        let mut delays = self.kept.delays();
-        loop {
-            let Err(error) = self.follow(&tell, &mut delays).await;
-            self.rooms.lock().suspend();
-            self.unreachable(&error);
-            self.wait(&error, &mut delays).await;
-        }
-    }
-
-    /// Receives replies until a call fails.
-    async fn follow(
-        self: &Arc<Self>,
-        tell: &mpsc::Sender<Told>,
-        delays: &mut ExponentialBackoff,
-    ) -> Result<Infallible, CallError> {
-        let account = self.api.account().await?;
-        self.kept.change(|ledger| ledger.set_account(&account));
-        if self.kept.ledger().since.is_none() {
-            self.begin(&account, tell).await?;
-        }
-        for room in &self.config.rooms {
-            self.enter(room).await?;
-        }
-        loop {
-            self.reached(&account);
-            let Some(since) = self.kept.ledger().since.clone() else { return Err(lost_place()) };
-            let synced = match self.api.sync(&since, self.config.poll, self.scope()).await {
-                // The server no longer knows the place; it is asked for a new one.
-                Err(CallError::Refused { status: 400, .. }) => {
-                    self.kept.change(|ledger| ledger.since = None);
-                    return Err(lost_place());
-                }
-                synced => synced?,
-            };
-            self.take(&synced, &since, &account, tell).await?;
-            let is_repeated = synced.next == since;
-            self.continue_at(synced.next.clone());
-            self.kept.save().await;
-            if is_repeated {
-                self.kept.pause(delays).await;
-            } else {
-                *delays = self.kept.delays();
-                if synced.is_empty() {
-                    // A server that does not wait is not called without a pause either.
-                    sleep(self.config.delays[0]).await;
-                }
-            }
-        }
-    }
-
-    /// Begins where the server is. What was written before is no answer to a question of this channel, except where questions are open:
-    /// the place where it was is lost.
-    async fn begin(self: &Arc<Self>, account: &str, tell: &mpsc::Sender<Told>) -> Result<(), CallError> {
-        let synced = self.api.begin(self.scope()).await?;
-        for room in synced.joined.iter().filter(|room| self.config.rooms.contains(&room.id)) {
-            if self.kept.ledger().is_open_in(&room.id) {
-                self.take_room(room, None, account, tell).await?;
-            }
-        }
-        self.continue_at(synced.next);
-        Ok(())
-    }
-
-    /// Tries the rooms again that the server could not use.
-    async fn retry(self: Arc<Self>) {
-        loop {
-            sleep(self.config.delays[1]).await;
-            let failed = self.rooms.lock().failed();
-            for room in failed {
-                if let Err(error) = self.enter(&room).await {
-                    tracing::debug!(room, %error, "a room of Matrix cannot be tried again yet");
-                }
-            }
-        }
-    }
-
-    fn continue_at(&self, next: String) {
-        self.kept.change(|ledger| ledger.since = Some(next));
-    }
-
-    /// Joins a room, and looks whether it can be used.
-    async fn enter(&self, room: &str) -> Result<(), CallError> {
-        let found = match self.looked(room).await {
-            Err(error @ CallError::Wait(_)) => return Err(error),
-            Err(error) => {
-                // Where the server answers otherwise, only this room is not used.
-                self.api.account().await?;
-                Err(Trouble::Failed(error.to_string()))
-            }
-            Ok(found) => found,
-        };
-        self.note(room, found);
-        Ok(())
-    }
-
-    async fn looked(&self, room: &str) -> Result<Result<(), Trouble>, CallError> {
-        match self.api.join(room).await? {
-            Ok(()) => self.api.look(room).await,
-            Err(trouble) => Ok(Err(trouble)),
-        }
-    }
-
-    /// Notes whether a room can be used.
-    fn note(&self, room: &str, found: Result<(), Trouble>) {
-        let trouble = found.clone().err();
-        if !self.rooms.lock().set(room, found) {
-            return;
-        }
-        if let Some(trouble) = trouble {
-            let account = match &*self.state.borrow() {
-                MatrixState::Reached { account, .. } => account.clone(),
-                MatrixState::Starting | MatrixState::Unreachable { .. } => "of the token".to_owned(),
-            };
-            tracing::warn!(why = trouble.text(room, &account), "nobody is asked in a room of Matrix");
-        }
-        self.report_rooms();
-        // What was asked meanwhile is sent there.
-        self.kept.change(|ledger| ledger.retry(room));
-    }
-
-    /// Notes whether a room takes messages: `why` not.
-    fn note_refusing(&self, room: &str, why: Option<&str>) {
-        if self.rooms.lock().set_refusing(room, why) {
-            self.report_rooms();
-        }
-    }
-
-    /// Reports the rooms that cannot be used, where the server is reached.
-    fn report_rooms(&self) {
-        self.state.send_if_modified(|state| match state {
-            MatrixState::Reached { account, unusable } => {
-                *unusable = self.rooms.lock().texts(account);
-                true
-            }
-            MatrixState::Starting | MatrixState::Unreachable { .. } => false,
-        });
-    }
-
-    /// Handles what is new.
-    async fn take(
-        self: &Arc<Self>,
-        synced: &Synced,
-        since: &str,
-        account: &str,
-        tell: &mpsc::Sender<Told>,
-    ) -> Result<(), CallError> {
-        let is_listed = |room: &&String| self.config.rooms.contains(*room);
-        for room in synced.left.iter().filter(is_listed) {
-            self.note(room, Err(Trouble::NotIn("it has left, or was removed".to_owned())));
-        }
-        for room in synced.invited.iter().filter(is_listed) {
-            self.enter(room).await?;
-        }
-        for room in synced.joined.iter().filter(|room| self.config.rooms.contains(&room.id)) {
-            self.take_room(room, Some(since), account, tell).await?;
-        }
-        Ok(())
-    }
-
-    async fn take_room(
-        self: &Arc<Self>,
-        room: &Room,
-        since: Option<&str>,
-        account: &str,
-        tell: &mpsc::Sender<Told>,
-    ) -> Result<(), CallError> {
-        if room.is_encrypted {
-            self.note(&room.id, Err(Trouble::Encrypted));
-        } else if room.is_replaced || !self.rooms.lock().is_ready(&room.id) {
-            self.enter(&room.id).await?;
-        }
-        if self.rooms.lock().is_encrypted(&room.id) {
-            return Ok(());
-        }
-        if room.has_other_powers {
-            self.kept.change(|ledger| ledger.retry(&room.id));
-        }
-        let (events, is_cut) = room.since_joined(account);
-        let is_whole = if is_cut { self.take_missing(room, since, account, tell).await? } else { true };
-        for event in events {
-            self.handle(&room.id, event, account, tell).await;
-        }
-        if !is_whole {
-            tracing::warn!(room = room.id, "messages of a room are missing: replies among them decide nothing");
-            self.kept.change(|ledger| ledger.remind_in(&room.id));
-        }
-        Ok(())
-    }
-
-    /// Handles the events that the server has left out; whether those are all that are of use.
-    async fn take_missing(
-        self: &Arc<Self>,
-        room: &Room,
-        since: Option<&str>,
-        account: &str,
-        tell: &mpsc::Sender<Told>,
-    ) -> Result<bool, CallError> {
-        if !self.kept.ledger().is_open_in(&room.id) {
-            return Ok(true);
-        }
-        let history = self.history(room, since, account).await?;
-        let is_whole = history.is_whole();
-        for event in history.into_events() {
-            self.handle(&room.id, &event, account, tell).await;
-        }
-        Ok(is_whole)
-    }
-
-    /// Reads what was left out of a room since a place, or since its open questions were asked.
-    async fn history(&self, room: &Room, since: Option<&str>, account: &str) -> Result<History, CallError> {
-        let mut history = History::new(self.kept.ledger().shown_in(&room.id));
-        let mut before = room.before.clone();
-        for _ in 0..MAX_PAGES {
-            let Some(place) = before.take() else { break };
-            let page = match self.api.page(&room.id, (&place, since), self.scope()).await {
-                Err(error @ CallError::Wait(_)) => return Err(error),
-                Err(error) => {
-                    self.api.account().await?;
-                    tracing::debug!(room = room.id, %error, "the history of a room cannot be read");
-                    break;
-                }
-                Ok(page) => page,
-            };
-            history.take(page.events, account, &self.config.event_type);
-            if page.before.is_none() {
-                history.end();
-            }
-            if history.is_whole() {
-                break;
-            }
-            before = page.before.filter(|before| *before != place);
-        }
-        Ok(history)
-    }
-
-    fn reached(&self, account: &str) {
-        let unusable = self.rooms.lock().texts(account);
-        self.set_state(MatrixState::Reached { account: account.to_owned(), unusable });
-    }
-
-    fn unreachable(&self, error: &CallError) {
-        self.set_state(MatrixState::Unreachable { why: error.to_string() });
-    }
-
-    /// Reports the first failure of several, and that it works again.
-    fn set_state(&self, state: MatrixState) {
-        let is_new = std::mem::discriminant(&*self.state.borrow()) != std::mem::discriminant(&state);
-        match &state {
-            MatrixState::Unreachable { why } if is_new => {
-                tracing::warn!(why, "Matrix is not reached; it is tried again")
-            }
-            MatrixState::Reached { account, .. } if is_new => tracing::info!(account, "Matrix is reached"),
-            MatrixState::Unreachable { .. } | MatrixState::Reached { .. } | MatrixState::Starting => {}
-        }
-        self.state.send_if_modified(|before| {
-            let differs = *before != state;
-            *before = state;
-            differs
-        });
-    }
-
-    async fn handle(self: &Arc<Self>, room: &str, event: &Event, account: &str, tell: &mpsc::Sender<Told>) {
+    async fn handle(&self, room: &str, event: &Event, account: &str) {
         if event.sender == account {
             if let Some(nonce) = event.content()[&*self.contents.event_type]["nonce"].as_str() {
                 self.kept.change(|ledger| ledger.seen(nonce, room, &event.id));
@@ -443,13 +180,13 @@ impl Shared {
         self.kept.change(|ledger| ledger.handle(&event.id));
         let Some(text) = told else { return };
         let told = Told { room: room.to_owned(), to: event.id.clone(), text };
-        if tell.try_send(told).is_err() {
+        if self.tell.try_send(told).is_err() {
             tracing::warn!("too many replies on Matrix at once: one is not answered");
         }
     }
 
     /// What came of a reply; nothing if the account was told before.
-    async fn replied(self: &Arc<Self>, found: Found, reply: &Reply, room: &str, event: &Event) -> Option<String> {
+    async fn replied(&self, found: Found, reply: &Reply, room: &str, event: &Event) -> Option<String> {
         let account = &*event.sender;
         // Whoever names events that show nothing is told that once.
         let about = if found == Found::Unknown { "" } else { &reply.to };
@@ -478,7 +215,7 @@ impl Shared {
     }
 
     async fn decide(
-        self: &Arc<Self>,
+        &self,
         id: ApprovalId,
         by: &Arc<str>,
         (account, room): (&str, &str),
@@ -503,32 +240,71 @@ impl Shared {
     }
 
     /// Answers replies.
-    async fn answer(self: Arc<Self>, told: Arc<tokio::sync::Mutex<mpsc::Receiver<Told>>>) {
+    async fn answer(self: Arc<Self>) {
         // This task alone takes it.
-        while let Some(Told { room, to, text }) = told.lock().await.recv().await {
-            if self.rooms.lock().is_encrypted(&room) {
+        while let Some(Told { room, to, text }) = self.told.lock().await.recv().await {
+            if self.following.rooms.lock().is_encrypted(&room) {
                 continue;
             }
             let (mut delays, content): (_, Value) = (self.kept.delays(), replies(&to, &text));
             for _ in 0..ANSWER_TRIES {
-                match self.api.send(&room, &transaction(&to, "answer"), &content).await {
+                match self.following.api.send((&room, MESSAGE), &transaction(&to, "answer"), &content).await {
                     Ok(_) | Err(CallError::Refused { .. }) => break,
-                    Err(error) => self.wait(&error, &mut delays).await,
+                    Err(error) => self.following.wait(&self.kept, &error, &mut delays).await,
                 }
             }
         }
     }
 }
 
+impl Reader for Shared {
+    type Ledger = Ledger;
+
+    fn kept(&self) -> &Arc<Kept<Ledger>> {
+        &self.kept
+    }
+
+    fn is_private(&self, _: &str) -> bool {
+        false
+    }
+
+    /// Of a room that was replaced too: its messages are still there.
+    fn reads(&self, room: &str, rooms: &Rooms) -> bool {
+        !rooms.is_encrypted(room)
+    }
+
+    fn reads_from_the_start(&self, room: &str) -> bool {
+        self.kept.ledger().is_open_in(room)
+    }
+
+    fn history(&self, room: &str) -> Option<History> {
+        let ledger = self.kept.ledger();
+        ledger.is_open_in(room).then(|| History::new(ledger.shown_in(room)))
+    }
+
+    fn concerns(&self, event: &Event) -> bool {
+        reply(event, &self.config.event_type).is_some()
+    }
+
+    async fn take(&self, room: &str, event: &Event, account: &str) {
+        self.handle(room, event, account).await;
+    }
+
+    fn miss(&self, room: &str) {
+        tracing::warn!(room, "messages of a room are missing: replies among them decide nothing");
+        self.kept.change(|ledger| ledger.remind_in(room));
+    }
+
+    fn retry(&self, room: &str) {
+        self.kept.change(|ledger| ledger.retry(room));
+    }
+}
+
 /// The transaction of a message: what is sent again with it is there once.
-fn transaction(of: &str, what: &str) -> String {
+pub(super) fn transaction(of: &str, what: &str) -> String {
     format!("callboard.{of}.{what}")
 }
 
 fn unclear(offered: Offered) -> String {
     format!("Nothing was decided. {}", how_to_decide(offered).replace("this message", "the message that asks"))
-}
-
-fn lost_place() -> CallError {
-    CallError::Unreachable("it does not know where to continue, and begins anew".to_owned())
 }

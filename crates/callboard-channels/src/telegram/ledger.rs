@@ -8,7 +8,7 @@ use callboard::messages::{ActionKind, ApprovalId, Decision, Envelope};
 use serde::{Deserialize, Serialize};
 
 use super::text;
-use crate::kept::{self, Choice};
+use crate::deciding::{self, Choice};
 use crate::questions::{Question, Questions, Receipt, Step, random};
 use crate::texts::GIVEN_UP;
 
@@ -189,7 +189,7 @@ fn found(question: &Question<i64, MessageId, Choice>, id: ApprovalId, choice: Ch
     }
 }
 
-impl kept::Ledger for Ledger {
+impl deciding::Ledger for Ledger {
     fn bytes(&self) -> Vec<u8> {
         let Self { bot, offset, asked: Questions { questions, count } } = self.clone();
         serde_json::to_vec(&Stored { version: VERSION, bot, offset, questions, count }).unwrap_or_default()
@@ -222,7 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kept::Ledger as _;
+    use crate::deciding::Ledger as _;
     use crate::questions::MAX_QUESTIONS;
 
     fn envelope(nonce: u64) -> Envelope {

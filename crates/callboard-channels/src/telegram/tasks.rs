@@ -18,7 +18,8 @@ use super::api::{Account, Api, CallError, Click, Update, Written};
 use super::config::{FILE, TelegramConfig, TelegramState};
 use super::ledger::{Call, Found, Ledger};
 use super::text;
-use crate::kept::{DecideError, Kept, LedgerFile};
+use crate::deciding::{DecideError, Deciding};
+use crate::kept::LedgerFile;
 
 /// The most answers that wait to be sent. Further ones are dropped: the messages show what was decided.
 const MAX_ANSWERS: usize = 256;
@@ -36,7 +37,7 @@ const UNKNOWN: &str = "This button is not known here, or was used already. Nothi
 pub(super) struct Shared {
     pub(super) config: TelegramConfig,
     pub(super) state: watch::Sender<TelegramState>,
-    pub(super) kept: Arc<Kept<Ledger>>,
+    pub(super) kept: Arc<Deciding<Ledger>>,
     api: Api,
     /// Notified when it is known which message shows a question.
     sent: Notify,
@@ -50,7 +51,7 @@ enum Told {
 
 impl Shared {
     pub(super) fn new(config: TelegramConfig, api: Api, folder: Folder, ledger: Ledger) -> Self {
-        let kept = Kept::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays);
+        let kept = Deciding::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays);
         let state = watch::Sender::new(TelegramState::Starting);
         Self { config, api, state, kept: Arc::new(kept), sent: Notify::new() }
     }

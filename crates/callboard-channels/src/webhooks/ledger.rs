@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::message::{self, Kind};
-use crate::kept;
+use crate::deciding;
 use crate::questions::{Questions, Receipt, Step, random};
 
 const VERSION: u32 = 1;
@@ -190,7 +190,7 @@ impl Ledger {
     }
 }
 
-impl kept::Ledger for Ledger {
+impl deciding::Ledger for Ledger {
     fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -222,7 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kept::Ledger as _;
+    use crate::deciding::Ledger as _;
     use crate::questions::{MAX_OPEN, MAX_QUESTIONS};
 
     fn envelope(nonce: u64) -> Envelope {

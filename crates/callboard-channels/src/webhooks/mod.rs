@@ -47,7 +47,8 @@ use self::ledger::Ledger;
 use self::message::NAME;
 use self::post::Receiver;
 use self::tasks::Shared;
-use crate::kept::{Kept, Ledger as _, LedgerFile};
+use crate::deciding::{Deciding, Ledger as _};
+use crate::kept::LedgerFile;
 
 pub use self::config::{Webhook, WebhooksConfig};
 pub use self::error::WebhooksError;
@@ -80,7 +81,7 @@ impl WebhookChannel {
             None => Ledger::default(),
         };
         ledger.retain(&names);
-        let kept = Arc::new(Kept::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays));
+        let kept = Arc::new(Deciding::new(NAME, ledger, LedgerFile { folder, name: FILE }, config.delays));
         let shared = Shared { config, kept, unreachable: watch::Sender::default(), names, receivers };
         Ok(Self { shared: Arc::new(shared), tasks: Mutex::default() })
     }

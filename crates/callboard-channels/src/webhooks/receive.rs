@@ -15,7 +15,7 @@ use super::config::nobodys_secret;
 use super::ledger::{Found, Receiving};
 use super::message::NAME;
 use super::tasks::Shared;
-use crate::kept::{Choice, DecideError};
+use crate::deciding::{Choice, DecideError};
 use crate::texts;
 
 /// Takes the decisions that receivers send back. A cheap clone.

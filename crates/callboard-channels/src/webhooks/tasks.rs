@@ -14,12 +14,12 @@ use super::config::{Webhook, WebhooksConfig};
 use super::ledger::{Ledger, Message};
 use super::message::Kind;
 use super::post::{Delivery, PostError, Receiver};
-use crate::kept::Kept;
+use crate::deciding::Deciding;
 
 /// What the channel's tasks share with it.
 pub(super) struct Shared {
     pub(super) config: WebhooksConfig,
-    pub(super) kept: Arc<Kept<Ledger>>,
+    pub(super) kept: Arc<Deciding<Ledger>>,
     /// The webhooks whose receivers do not answer, each with why.
     pub(super) unreachable: watch::Sender<BTreeMap<String, String>>,
     pub(super) names: BTreeSet<String>,

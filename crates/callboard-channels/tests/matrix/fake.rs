@@ -78,6 +78,13 @@ impl Message {
     }
 }
 
+/// An event that the account has sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) kind: String,
+    pub(crate) content: Value,
+}
+
 pub(crate) struct Server {
     address: SocketAddr,
     pub(crate) state: Mutex<Served>,
@@ -91,7 +98,13 @@ pub(crate) struct Served {
     pub(crate) messages: Vec<Message>,
     /// What the channel has replied, by what it has replied to.
     pub(crate) told: BTreeMap<String, Vec<String>>,
+    /// All that the account has sent, but not what was sent again.
+    pub(crate) sent: Vec<Sent>,
     transactions: BTreeMap<(String, String), String>,
+    /// Parts of the states of rooms, by the room, the type and the key.
+    pub(crate) states: BTreeMap<[String; 3], Value>,
+    /// The rooms whose states the account may not set.
+    pub(crate) powerless: BTreeSet<String>,
     pub(crate) joined: BTreeSet<String>,
     pub(crate) invited: BTreeSet<String>,
     pub(crate) left: BTreeSet<String>,
@@ -225,6 +238,11 @@ impl Server {
         });
     }
 
+    /// Sets by which rule the room is entered.
+    pub(crate) fn admits(&self, room: &str, rule: &str) {
+        self.change(|served| served.set(room, "m.room.join_rules", json!({ "join_rule": rule })));
+    }
+
     /// Says whether the account may send messages to the room.
     pub(crate) fn mutes(&self, room: &str, is_muted: bool) {
         self.change(|served| {
@@ -248,16 +266,17 @@ impl Served {
     }
 
     /// Sets a part of the state of a room.
-    fn set(&mut self, room: &str, kind: &str, content: Value) {
+    pub(crate) fn set(&mut self, room: &str, kind: &str, content: Value) {
+        self.states.insert([room, kind, ""].map(str::to_owned), content.clone());
         self.add(room, json!({ "type": kind, "state_key": "", "sender": ANN, "content": content }));
     }
 
     /// What is there, for the message of a test that fails.
     fn text(&self) -> String {
-        let Self { messages, told, calls, failing, .. } = self;
+        let Self { messages, told, calls, failing, sent, .. } = self;
         let messages: Vec<_> =
             messages.iter().map(|message| (&message.event, &message.text, message.is_open())).collect();
-        format!("failing {failing:?}, calls {calls:?}, told {told:#?}, messages {messages:#?}")
+        format!("failing {failing:?}, calls {calls:?}, told {told:#?}, messages {messages:#?}, sent {sent:#?}")
     }
 
     pub(crate) fn join(&mut self, room: &str) {
@@ -268,13 +287,23 @@ impl Served {
         }
     }
 
-    fn send(&mut self, room: &str, transaction: &str, content: &Value) -> String {
+    /// A part of the state of a room, as anybody who is in it reads it.
+    fn state(&self, [room, kind, key]: [&str; 3]) -> Option<Value> {
+        let set = self.states.get(&[room, kind, key].map(str::to_owned)).cloned();
+        set.or_else(|| (kind == "m.room.join_rules").then(|| json!({ "join_rule": "invite" })))
+    }
+
+    fn send(&mut self, (room, kind): (&str, &str), transaction: &str, content: &Value) -> String {
         let key = (room.to_owned(), transaction.to_owned());
         if let Some(event) = self.transactions.get(&key) {
             return event.clone();
         }
-        let event = self.add(room, json!({ "type": "m.room.message", "sender": BOT, "content": content }));
+        let event = self.add(room, json!({ "type": kind, "sender": BOT, "content": content }));
         self.transactions.insert(key, event.clone());
+        self.sent.push(Sent { kind: kind.to_owned(), content: content.clone() });
+        if kind != "m.room.message" {
+            return event;
+        }
         let related = &content["m.relates_to"];
         let text = |content: &Value| content["body"].as_str().unwrap().to_owned();
         if related["rel_type"] == "m.replace" {
@@ -421,15 +450,27 @@ async fn call(
             let Some(by) = replaced else { return refused(404, "M_NOT_FOUND", "no such event") };
             json!({ "body": "it was upgraded", "replacement_room": by })
         }
+        ("GET", ["rooms", room, "state", kind, key]) if is_joined(room) => {
+            let state = server.state.lock().state([room, kind, key]);
+            let Some(state) = state else { return refused(404, "M_NOT_FOUND", "no such event") };
+            state
+        }
+        ("PUT", ["rooms", room, "state", kind, key]) if is_joined(room) => {
+            if server.state.lock().powerless.contains(*room) {
+                return refused(403, "M_FORBIDDEN", "you may not set it");
+            }
+            server.change(|served| served.states.insert([*room, *kind, *key].map(str::to_owned), content));
+            json!({ "event_id": "$state" })
+        }
         ("GET", ["rooms", room, "messages"]) if is_joined(room) && !server.state.lock().hides_history => {
             server.state.lock().history(room, uri.query().unwrap())
         }
         ("PUT", ["rooms", room, ..]) if server.state.lock().muted.contains(*room) => {
             return refused(403, "M_FORBIDDEN", "you may not send");
         }
-        ("PUT", ["rooms", room, "send", "m.room.message", transaction]) if is_joined(room) => {
+        ("PUT", ["rooms", room, "send", kind, transaction]) if is_joined(room) => {
             assert!(body.len() < 60_000, "{} bytes are too many for an event", body.len());
-            let event = server.change(|served| served.send(room, transaction, &content));
+            let event = server.change(|served| served.send((room, kind), transaction, &content));
             if server.state.lock().failing == Failing::LosesAnswers {
                 return refused(502, "M_UNKNOWN", "the answer is lost");
             }

@@ -21,7 +21,7 @@ const SECRET: &str = "shared secret";
 const ENCRYPTED: &str = "m.room.encryption";
 
 /// A homeserver on this machine, which ends with the test.
-struct Synapse {
+pub(crate) struct Synapse {
     python: PathBuf,
     port: u16,
     process: Child,
@@ -36,7 +36,7 @@ impl Drop for Synapse {
 }
 
 impl Synapse {
-    fn start(python: &Path) -> Self {
+    pub(crate) fn start(python: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let file = folder.path().join("homeserver.json");
@@ -71,7 +71,7 @@ impl Synapse {
     }
 
     /// Registers an account.
-    fn register(&self, name: &str) -> Account {
+    pub(crate) fn register(&self, name: &str) -> Account {
         let program = self.python.with_file_name("register_new_matrix_user");
         let mut register = Command::new(program);
         register.args(["-u", name, "-p", "a password", "--no-admin", "-k", SECRET, &self.url()]);
@@ -88,7 +88,7 @@ impl Synapse {
         }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 }
@@ -130,16 +130,26 @@ fn call(port: u16, request: &str, token: &str, body: Option<&Value>) -> Value {
 }
 
 /// Somebody who uses the homeserver.
-struct Account {
+pub(crate) struct Account {
     port: u16,
-    id: String,
-    token: String,
+    pub(crate) id: String,
+    pub(crate) token: String,
     since: String,
 }
 
 impl Account {
-    fn call(&self, request: &str, body: &Value) -> Value {
+    pub(crate) fn call(&self, request: &str, body: &Value) -> Value {
         call(self.port, request, &self.token, Some(body))
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        call(self.port, &format!("GET /_matrix/client/{path}"), &self.token, None)
+    }
+
+    /// Sends an event of a type, and returns its id.
+    pub(crate) fn sends(&self, room: &str, kind: &str, content: &Value) -> String {
+        let path = format!("PUT /_matrix/client/v3/rooms/{room}/send/{kind}/{kind}");
+        self.call(&path, content)["event_id"].as_str().unwrap().to_owned()
     }
 
     /// Makes a room, and invites others.
@@ -150,7 +160,7 @@ impl Account {
         room["room_id"].as_str().unwrap().to_owned()
     }
 
-    fn join(&self, room: &str) {
+    pub(crate) fn join(&self, room: &str) {
         self.call(&format!("POST /_matrix/client/v3/rooms/{room}/join"), &json!({}));
     }
 
@@ -163,7 +173,7 @@ impl Account {
     }
 
     /// The first event from now on that is as wanted.
-    fn sees(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn sees(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..100 {
             let since = if self.since.is_empty() { String::new() } else { format!("&since={}", self.since) };
             let request = format!("GET /_matrix/client/v3/sync?timeout=20000{since}");

@@ -549,6 +549,20 @@ impl Tokens {
         })
     }
 
+    /// The first token, by name, with a scope that has not expired and `is_it`, by its name and owner.
+    pub(crate) fn first_with(
+        &self,
+        scope: Scope,
+        is_it: impl Fn(&str, Option<&str>) -> bool,
+    ) -> Result<Option<Caller>, TokenError> {
+        self.refresh()?;
+        let (now, table) = (self.now(), self.shared.table.read());
+        let may = |known: &Known| known.scopes.contains(&scope) && known.expires_at.is_none_or(|at| now < at);
+        let mut found =
+            table.known.iter().filter(|(name, known)| may(known) && is_it(name, known.terms.owner.as_deref()));
+        Ok(found.next().map(|(name, known)| known.caller(name)))
+    }
+
     /// What refers to the token of this name.
     #[cfg_attr(not(feature = "dashboard"), expect(dead_code, reason = "the room dashboard has sessions of tokens"))]
     pub(crate) fn token(&self, name: &str) -> Result<Option<TokenRef>, TokenError> {
