@@ -57,6 +57,13 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    /// Has the audit log name who sent a request.
+    fn is_from(&self, request: &Request, caller: &Caller) {
+        let mut caller = caller.clone();
+        caller.person = self.context.people.get(&*caller.name).cloned();
+        request.extensions().get::<Sender>().into_iter().for_each(|sender| sender.is(&caller));
+    }
+
     /// Finds who sent a request.
     fn caller(&self, request: &Request) -> Result<Caller, Problem> {
         match self.entrance {
@@ -68,7 +75,7 @@ impl Guard {
         // A header that names a token is used alone.
         if let Some(dashboard) =
             self.context.dashboard.as_deref().filter(|_| !request.headers().contains_key(AUTHORIZATION))
-            && let Some(caller) = dashboard.caller(request)?
+            && let Some(caller) = dashboard.caller(request, |caller| self.is_from(request, caller))?
         {
             return Ok(caller);
         }
@@ -93,9 +100,7 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
         Err(problem) => return problem.into_response(),
     };
     caller.person = guard.context.people.get(&*caller.name).cloned();
-    if let Some(sender) = request.extensions().get::<Sender>() {
-        sender.is(&caller);
-    }
+    guard.is_from(&request, &caller);
     if let Err(problem) = guard.context.rates.count(&caller, guard.context.now()) {
         return problem.into_response();
     }

@@ -11,7 +11,6 @@ use super::cookies;
 use super::links::Links;
 use super::origin::{DashboardError, PageOrigin, PagesAt};
 use super::sessions::{self, BrowserSessions};
-use crate::audit::Sender;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Tokens};
 
@@ -44,8 +43,8 @@ impl Dashboard {
     }
 
     /// Who sent a request, by the cookie of their session; `None` if it has none, or is not to the pages' host, or not below `/v1` or `/parts`.
-    /// A request of another page is refused.
-    pub(crate) fn caller(&self, request: &Request) -> Result<Option<Caller>, Problem> {
+    /// A request of another page is refused; `refused` gets whose session it had, if it had one.
+    pub(crate) fn caller(&self, request: &Request, refused: impl FnOnce(&Caller)) -> Result<Option<Caller>, Problem> {
         let path = request.uri().path();
         if !["/v1/", "/parts/"].iter().any(|begin| path.starts_with(begin)) {
             return Ok(None);
@@ -53,13 +52,10 @@ impl Dashboard {
         let Some(secret) = self.secret(request) else { return Ok(None) };
         self.origin.check_site(request.headers())?;
         let caller = self.signed_in(secret)?;
-        // Whose session it was is known, also if the request is refused.
-        if let Some(sender) = request.extensions().get::<Sender>() {
-            sender.is(&caller);
-        }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            self.origin.check_origin(request.headers())?;
-            sessions::check_csrf(secret, request.headers())?;
+            let origin = self.origin.check_origin(request.headers());
+            let checked = origin.and_then(|()| sessions::check_csrf(secret, request.headers()));
+            checked.inspect_err(|_| refused(&caller))?;
         }
         Ok(Some(caller))
     }

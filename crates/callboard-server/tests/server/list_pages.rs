@@ -83,6 +83,13 @@ async fn tokens_and_the_audit_log_are_for_admins_and_have_no_secret() {
     assert!(place(&page, "/v1/inbox/decisions") < place(&page, "/sign-in</bdi>"), "the newest are first: {page}");
     let (_, decisions) = text(&pages, &owner, "/audit?only=decisions&text=globalthis").await;
     assert!(decisions.contains("conflict:nothing") && !decisions.contains("/sign-in</bdi>"), "{decisions}");
+    // Whose session a forged request had is known.
+    let forged = json!({ "decisions": [{ "id": "conflict:forged", "response": "drop" }] });
+    let cookie = [("Cookie", &*owner.cookie), ("Sec-Fetch-Site", "same-origin")];
+    assert_eq!(pages.send("POST", "/v1/inbox/decisions", &cookie, &forged).await.status().as_u16(), 403);
+    let (_, refused) = text(&pages, &owner, "/audit?only=refused&text=inbox").await;
+    let shown = refused.find("403").map(|at| &refused[at..]).unwrap_or_default();
+    assert!(shown.split("</li>").next().unwrap().contains("<bdi>owner</bdi>"), "{refused}");
     let (_, nothing) = text(&pages, &owner, "/audit?text=nobody+has+this").await;
     assert_has(&nothing, &["No request fits"]);
     let (_, unknown) = text(&pages, &owner, "/audit?unknown=1").await;
