@@ -42,6 +42,8 @@ async fn write(turn: Turn) -> Result<Command, TurnError> {
         Some("ask") => Ok(Command::output(turn.people().ask("Which \u{202e}one?").await?)),
         Some("report") => {
             ["one", "two", "three"].iter().for_each(|text| turn.notice(text));
+            turn.people().ask("Go on?").await?;
+            turn.notice("four");
             Ok(Command::output(turn.people().ask("Enough?").await?))
         }
         Some("fail") => Err(TurnError::terminal("no \u{202e}paper")),

@@ -100,18 +100,23 @@ async fn of_many_news_the_newest_is_sent_once_in_a_while() {
     let notice = crew.status(&event, "notice").await;
     let run = crew.run(&notice);
     crew.answer(&run, "yes").await;
+    run.next_pending().await.unwrap().unwrap();
+    crew.server.received().await;
+    crew.answer(&run, "yes").await;
     crew.status(&event, "complete").await;
     assert_eq!(crew.names(&event), ["ack", "notice", "complete"]);
     crew.end().await;
 
     let crew = Crew::start().await;
     let event = crew.writes(ANN, "report");
-    let newest = crew.server.found(|served| {
-        let statuses = super::crew::statuses(served, &event);
-        statuses.into_iter().find(|status| status["body"].as_str().is_some_and(|body| body.contains("Enough?")))
-    });
-    let run = crew.run(&newest.await);
-    crew.answer(&run, "yes").await;
+    for question in ["Go on?", "Enough?"] {
+        let newest = crew.server.found(|served| {
+            let statuses = super::crew::statuses(served, &event);
+            statuses.into_iter().find(|status| status["body"].as_str().is_some_and(|body| body.contains(question)))
+        });
+        let run = crew.run(&newest.await);
+        crew.answer(&run, "yes").await;
+    }
     crew.status(&event, "complete").await;
     crew.end().await;
 }

@@ -24,6 +24,24 @@ async fn the_next_process_sends_the_end_of_a_request_once() {
 }
 
 #[tokio::test]
+async fn a_board_that_ends_first_leaves_its_requests_to_the_next_process() {
+    let crew = Crew::start().await;
+    let event = crew.writes(ANN, "ask");
+    let run = crew.run(&crew.status(&event, "notice").await);
+    crew.board.shutdown().await;
+    crew.server.received().await;
+    // What is asked of it now is not refused either.
+    let other = crew.writes(ANN, "look");
+    let (server, store, folder) = crew.end().await;
+    let crew = Crew::again(server, store, folder, |config| config).await;
+    crew.answer(&crew.board.run(run.id()), "done").await;
+    crew.status(&event, "complete").await;
+    crew.status(&other, "complete").await;
+    assert_eq!([crew.names(&event), crew.names(&other)].concat(), ["ack", "notice", "complete", "ack", "complete"]);
+    crew.end().await;
+}
+
+#[tokio::test]
 async fn an_event_that_was_submitted_and_not_noted_finds_its_run() {
     let crew = Crew::start().await;
     let first = crew.writes(ANN, "look");
@@ -50,7 +68,8 @@ async fn a_status_whose_answer_was_lost_is_there_once_and_requests_wait_for_the_
     let crew = Crew::start().await;
     crew.server.change(|served| served.failing = Failing::LosesAnswers);
     let event = crew.requests(ANN, json!({ "body": "look" }));
-    crew.status(&event, "ack").await;
+    // It is sent again.
+    crew.server.found(|served| (served.calls.get("send") > Some(&2)).then_some(())).await;
     crew.server.change(|served| served.failing = Failing::With(502));
     crew.state(|state| matches!(state, MatrixState::Unreachable { .. })).await;
     let other = crew.requests(ANN, json!({ "body": "other" }));
