@@ -17,7 +17,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
                       response_schema_conformance,negative_data_rejection,missing_required_header,unsupported_method,ignored_auth,\
                       allow_header_conformance";
 
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 

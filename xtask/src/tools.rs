@@ -44,18 +44,19 @@ fn provide_package(package: &str, is_there: impl Fn() -> bool) -> bool {
         return true;
     }
     eprintln!("── {package}: missing; installing it with cargo");
-    // CI installs them for one run: unoptimized and without debug information, each takes less than a minute.
-    let mut from_source = vec!["install", "--locked"];
-    if std::env::var_os("CALLBOARD_CI").is_some() {
-        from_source.push("--debug");
-    }
+    // CI installs them for one run: unoptimized, without debug information, and with one folder for what several of them need.
+    let is_ci = std::env::var_os("CALLBOARD_CI").is_some();
     let install = |arguments: &[&str]| {
         let mut cargo = crate::commands::cargo();
         cargo.args(arguments).arg(package).env("CARGO_PROFILE_DEV_DEBUG", "0");
+        if is_ci {
+            cargo.env("CARGO_TARGET_DIR", crate::api::target().join("tools"));
+        }
         cargo.status().is_ok_and(|status| status.success())
     };
+    let from_source: &[&str] = if is_ci { &["install", "--locked", "--debug"] } else { &["install", "--locked"] };
     let is_installed = (crate::commands::succeeds(&["binstall", "-V"]) && install(&["binstall", "--no-confirm"]))
-        || install(&from_source);
+        || install(from_source);
     is_installed && is_there()
 }
 

@@ -34,7 +34,7 @@ fn a_run_is_watched_on_its_page_while_the_server_is_killed_and_comes_back() {
     browser.until("Page.loadEventFired");
     browser.sees("document.querySelector('#run-state')?.textContent === 'Live'");
     let badge = "document.querySelector('.under .kind')?.textContent";
-    browser.sees(&format!("{badge} === 'Waits for an answer'"));
+    browser.sees(&format!("{badge} === 'Waits for people'"));
 
     // It is killed, as by the system.
     drop(serving);

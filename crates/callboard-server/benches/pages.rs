@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
+#[allow(dead_code, reason = "it is also for tests that type")]
 #[path = "../../../tests/common/browser.rs"]
 mod browser;
 

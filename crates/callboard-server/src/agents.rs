@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use callboard::runtime::AgentError;
 use callboard::supervision::tree::{ActorState, TreeNode};
 use futures::FutureExt as _;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::agent_files::AgentFiles;
-use crate::body::{Body, Name, Nothing};
+use crate::audit::Sender;
+use crate::body::{Because, Body, Name};
 use crate::context::Shared;
 use crate::json::stable;
 use crate::knowledge::reserved;
@@ -50,8 +51,10 @@ pub(crate) async fn list(State(context): Shared) -> Json<Value> {
 pub(crate) async fn restart(
     State(context): Shared,
     Name(name): Name,
-    Body(Nothing {}): Body<Nothing>,
+    sender: Option<Extension<Sender>>,
+    Body(Because { reason }): Body<Because>,
 ) -> Result<Json<Value>, Problem> {
+    sender.unwrap_or_default().because(&reason);
     let agents = context.board.agents();
     controlled(tokio::spawn(async move { agents.restart(&name).await })).await
 }
@@ -60,8 +63,10 @@ pub(crate) async fn restart(
 pub(crate) async fn stop(
     State(context): Shared,
     Name(name): Name,
-    Body(Nothing {}): Body<Nothing>,
+    sender: Option<Extension<Sender>>,
+    Body(Because { reason }): Body<Because>,
 ) -> Result<Json<Value>, Problem> {
+    sender.unwrap_or_default().because(&reason);
     let agents = context.board.agents();
     controlled(tokio::spawn(async move { agents.stop(&name).await })).await
 }

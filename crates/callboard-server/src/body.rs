@@ -141,6 +141,14 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Value::deserialize(deserializer).map(Some)
 }
 
+/// A body with the reason of a change, for the audit log.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Because {
+    #[serde(default)]
+    pub(crate) reason: String,
+}
+
 /// A body without keys.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

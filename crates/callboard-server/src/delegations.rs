@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::audit::Begun;
+use crate::audit::{Begun, Sender};
 use crate::body::{Body, Id, present};
 use crate::context::{Context, Shared};
 use crate::json::{self as shapes, Shape, time};
@@ -289,8 +289,10 @@ pub(crate) async fn cancel(
     State(context): Shared,
     Id(id): Id,
     Extension(caller): Extension<Caller>,
+    sender: Option<Extension<Sender>>,
     Body(Cancellation { reason }): Body<Cancellation>,
 ) -> Result<Json<Value>, Problem> {
+    sender.unwrap_or_default().because(&reason);
     let run = find(&context, &id)?;
     let reason = if reason.is_empty() { format!("cancelled by {}", caller.by()) } else { reason };
     changed(&context, &caller, &run, run.cancel(&reason).await?).await
@@ -314,6 +316,9 @@ pub(crate) struct Retry {
     /// The limits of the new delegation; those of this one by default.
     #[serde(default, deserialize_with = "limits")]
     limits: Option<Limits>,
+    /// Why, for the audit log.
+    #[serde(default)]
+    reason: String,
 }
 
 /// Has a turn that failed for good tried again, in a delegation of its own. The same turn again is the same delegation.
@@ -321,8 +326,10 @@ pub(crate) async fn retry(
     State(context): Shared,
     Id(id): Id,
     Extension(caller): Extension<Caller>,
-    Body(Retry { turn, limits }): Body<Retry>,
+    sender: Option<Extension<Sender>>,
+    Body(Retry { turn, limits, reason }): Body<Retry>,
 ) -> Result<Response, Problem> {
+    sender.unwrap_or_default().because(&reason);
     let run = find(&context, &id)?;
     let letters = run.dead_letters().await?;
     reserved::check_repeated(&context, &run, false).await?;
@@ -361,6 +368,9 @@ pub(crate) struct Forked {
     set: BTreeMap<String, Value>,
     #[serde(default, deserialize_with = "limits")]
     limits: Option<Limits>,
+    /// Why, for the audit log.
+    #[serde(default)]
+    reason: String,
 }
 
 /// Forks a delegation at a turn. A task that is trusted is changed with the scope `admin` alone: the fork is trusted as well.
@@ -368,8 +378,10 @@ pub(crate) async fn fork(
     State(context): Shared,
     Id(id): Id,
     Extension(caller): Extension<Caller>,
-    Body(Forked { turn, input, set, limits }): Body<Forked>,
+    sender: Option<Extension<Sender>>,
+    Body(Forked { turn, input, set, limits, reason }): Body<Forked>,
 ) -> Result<Response, Problem> {
+    sender.unwrap_or_default().because(&reason);
     let run = find(&context, &id)?;
     let is_changed = input.is_some() || !set.is_empty();
     reserved::check_repeated(&context, &run, is_changed).await?;

@@ -112,10 +112,11 @@ fn operation(route: &Route) -> Option<Operation> {
             Operation::of("The agents and what they announce", agents)
         }
         ("POST", "/v1/agents/{name}/restart") => {
-            Operation::of("Makes the value of an agent again", json!({ "type": "object" })).body(body(&json!({}), &[]))
+            Operation::of("Makes the value of an agent again", json!({ "type": "object" }))
+                .body(body(&json!({ "reason": text() }), &[]))
         }
         ("POST", "/v1/agents/{name}/stop") => {
-            Operation::of("Stops an agent", json!({ "type": "object" })).body(body(&json!({}), &[]))
+            Operation::of("Stops an agent", json!({ "type": "object" })).body(body(&json!({ "reason": text() }), &[]))
         }
         ("GET", "/v1/agents/{name}/inbox") => {
             let messages = object(
@@ -227,12 +228,12 @@ fn operation(route: &Route) -> Option<Operation> {
         }
         ("POST", "/v1/delegations/{id}/retry") => {
             Operation::of("Tries a turn that failed for good again", schema("Delegation"))
-                .body(body(&json!({ "turn": number(), "limits": limits() }), &[]))
+                .body(body(&json!({ "turn": number(), "limits": limits(), "reason": text() }), &[]))
                 .accepted()
         }
         ("POST", "/v1/delegations/{id}/fork") => {
-            let fork =
-                json!({ "turn": number(), "input": any(), "set": json!({ "type": "object" }), "limits": limits() });
+            let set = json!({ "type": "object" });
+            let fork = json!({ "turn": number(), "input": any(), "set": set, "limits": limits(), "reason": text() });
             Operation::of("Continues a delegation from a turn", schema("Delegation"))
                 .body(body(&fork, &["turn"]))
                 .accepted()

@@ -60,6 +60,17 @@ pub(super) fn everywhere() -> KeyPrefix {
     Key::new([CONTEXT]).children()
 }
 
+/// A key after all entries of a namespace, but for keys that begin with very many of the last characters, and before those of the next
+/// namespace.
+pub(super) fn after_namespace(namespace: &str) -> Key {
+    Key::new([CONTEXT, namespace, &"\u{10ffff}".repeat(64)])
+}
+
+/// The entry's namespace.
+pub(super) fn namespace_of(name: &Key) -> String {
+    name.each_segment().nth(1).unwrap_or_default().into_owned()
+}
+
 /// The entry's key in its namespace.
 pub(super) fn key_of(name: &Key) -> String {
     name.each_segment().nth(2).unwrap_or_default().into_owned()

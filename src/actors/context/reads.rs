@@ -82,6 +82,42 @@ impl ContextStore {
         self.scan(namespace, &entries::in_namespace(namespace, prefix)?, limit).await
     }
 
+    /// The namespaces that have entries, in order of their names, at most so many and after `after`; also those whose entries have
+    /// expired and are not deleted yet. It reads one entry of each.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let board = Callboard::builder().start().await?;
+    /// let (context, writer) = (board.context(), AgentName::new("writer").unwrap());
+    /// for (namespace, key) in [("plans", "a"), ("plans", "b"), ("notes", "a")] {
+    ///     context.set(namespace, key, "text", &writer, None).await.unwrap();
+    /// }
+    /// assert_eq!(context.namespaces(None, 10).await.unwrap(), ["notes", "plans"]);
+    /// assert_eq!(context.namespaces(Some("notes"), 10).await.unwrap(), ["plans"]);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// A failing store.
+    pub async fn namespaces(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, ContextError> {
+        let (mut found, mut place) = (Vec::<String>::new(), after.map(entries::after_namespace));
+        while found.len() < limit {
+            let page = self.storage.scan(&entries::everywhere(), place.as_ref(), 1).await?;
+            let Some((name, _)) = page.first() else { break };
+            let namespace = entries::namespace_of(name);
+            if found.last() == Some(&namespace) {
+                place = Some(name.clone());
+            } else {
+                place = Some(entries::after_namespace(&namespace));
+                found.push(namespace);
+            }
+        }
+        Ok(found)
+    }
+
     async fn scan(&self, namespace: &str, prefix: &KeyPrefix, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
         let (mut found, mut after) = (Vec::new(), None);
         while found.len() < limit {

@@ -169,6 +169,8 @@ pub(crate) struct Sender {
     outcome: Arc<OnceLock<Map<String, Value>>>,
     /// Why a delivery without a token was refused.
     why: Arc<OnceLock<String>>,
+    /// Why its sender does it, in their words.
+    reason: Arc<OnceLock<String>>,
 }
 
 enum Who {
@@ -186,6 +188,13 @@ impl Sender {
     /// The request decides something: with this response, for this reason.
     pub(crate) fn decides(&self, response: &str, reason: &str) {
         let _ = self.decision.set([response, reason].map(|text| visible(text).chars().take(MAX_REASON).collect()));
+    }
+
+    /// The reason that the sender gives for what the request changes.
+    pub(crate) fn because(&self, reason: &str) {
+        if !reason.is_empty() {
+            let _ = self.reason.set(visible(reason).chars().take(MAX_REASON).collect());
+        }
     }
 
     /// The same sender, of one decision among several of a request.
@@ -294,6 +303,9 @@ impl Drop for Entry {
             });
             if response.is_some() {
                 line["response"] = json!(response);
+                line["reason"] = json!(reason);
+            }
+            if let Some(reason) = self.sender.reason.get() {
                 line["reason"] = json!(reason);
             }
             for (name, value) in outcome.into_iter().flatten() {

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use super::agents::{at_work, breaker_line, node};
 use super::pages::{self, Reader, segment};
+use super::run::because;
 use super::run::texts::{cut_lines, line, lines, shown_time};
 use crate::agent_files::{AgentFile, AgentFiles};
 use crate::context::{Context, Shared};
@@ -114,7 +115,7 @@ fn actions(name: &str) -> Markup {
                 summary { (open) }
                 form data-run-action={ "/v1/agents/" (segment(name)) "/" (action) } {
                     p { (text) }
-                    div.actions { button.main type="submit" { (button) } }
+                    (because(&format!("{action}-reason"), button))
                     p.result role="status" {}
                 }
             }

@@ -1,5 +1,7 @@
 //! The shared context as a page: the entries of a namespace that the reader's token was granted, each with its value.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 use callboard::messages::ContextEntry;
@@ -43,6 +45,7 @@ async fn list(context: &Context, caller: &Caller, query: &str) -> Result<Markup,
         entries.truncate(MAX_ENTRIES);
     }
     let is_empty = !namespace.is_empty() && entries.is_empty();
+    let known = known(context, caller).await?;
     let mut room = MAX_VALUES;
     Ok(html! {
         h1 { "Context" }
@@ -50,7 +53,7 @@ async fn list(context: &Context, caller: &Caller, query: &str) -> Result<Markup,
             div {
                 label for="namespace" { "Namespace" }
                 input #namespace name="namespace" value=(namespace) list="namespaces" autocomplete="off" required;
-                datalist #namespaces { @for name in proposed(context, caller) { option value=(name) {} } }
+                datalist #namespaces { @for name in proposed(context, caller, &known) { option value=(name) {} } }
             }
             div {
                 label for="prefix" { "Keys that begin with" }
@@ -62,6 +65,15 @@ async fn list(context: &Context, caller: &Caller, query: &str) -> Result<Markup,
             section.empty {
                 h2 { "Choose a namespace" }
                 p { "Agents leave each other texts in namespaces of the context. " code { "memory:AGENT" } " is what an agent remembers, and " code { "run:ID" } " is of one run." }
+                @if !known.is_empty() {
+                    p {
+                        "With entries: "
+                        @for (place, name) in known.iter().enumerate() {
+                            @if place > 0 { ", " }
+                            a href={ "/context?" (namespaced(name)) } { bdi { (line(name, MAX_NAME)) } }
+                        }
+                    }
+                }
             }
         }
         @if is_empty {
@@ -76,11 +88,27 @@ async fn list(context: &Context, caller: &Caller, query: &str) -> Result<Markup,
     })
 }
 
-/// The namespaces that a reader may write, of those that are known: what their token was granted, and the memory of agents.
-fn proposed(context: &Context, caller: &Caller) -> Vec<String> {
+/// The namespaces that have entries and that a reader reaches, but for those of runs, which are very many.
+async fn known(context: &Context, caller: &Caller) -> Result<Vec<String>, Problem> {
+    let store = context.board.context();
+    let mut known = store.namespaces(None, MAX_PROPOSED).await?;
+    known.extend(store.namespaces(Some("run:\u{10ffff}"), MAX_PROPOSED).await?);
+    known.retain(|name| !name.starts_with("run:") && caller.reaches(name));
+    known.sort_unstable();
+    known.dedup();
+    Ok(known)
+}
+
+/// The query of the page of a namespace.
+fn namespaced(name: &str) -> String {
+    form_urlencoded::Serializer::new(String::new()).append_pair("namespace", name).finish()
+}
+
+/// The namespaces that a reader may write: those that have entries, what their token was granted, and the memory of agents.
+fn proposed(context: &Context, caller: &Caller, known: &[String]) -> BTreeSet<String> {
     let memories = context.board.agents().names().into_iter().map(|agent| format!("memory:{agent}"));
     let granted = caller.namespaces().map(str::to_owned);
-    let all = granted.chain(memories.filter(|namespace| caller.reaches(namespace)));
+    let all = granted.chain(known.iter().cloned()).chain(memories.filter(|namespace| caller.reaches(namespace)));
     all.filter(|name| line(name, MAX_NAME) == *name).take(MAX_PROPOSED).collect()
 }
 

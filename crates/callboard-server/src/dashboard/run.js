@@ -184,8 +184,10 @@ const pickedRuns = () => all("[data-run]:checked");
 const sendBatch = async (event) => {
   event.preventDefault();
   const [action, reason, result] = [event.submitter.value, find("[name=reason]", runBatch).value, find(".result", runBatch)];
-  const [done, refused] = [[], []];
-  for (const box of pickedRuns()) {
+  const [picked, done, refused] = [pickedRuns(), [], []];
+  // What came of those before stays to be read.
+  if (picked.length === 0) return;
+  for (const box of picked) {
     const body = action === "cancel" && reason ? { reason } : {};
     const answer = await send(`/v1/delegations/${box.dataset.run}/${action}`, body).catch(() => null);
     if (answer?.status === 401) return location.reload();

@@ -500,7 +500,7 @@ fn the_page_of_a_run_changes_while_it_is_watched_and_runs_nothing_of_agents() {
     browser.opens(&format!("{}runs/{}", overview_of(&served), run.id()));
     browser.sees("document.querySelector('#run-state')?.textContent === 'Live'");
     let badge = "document.querySelector('.under .kind').textContent";
-    assert_eq!(browser.value(badge), "Waits for an answer");
+    assert_eq!(browser.value(badge), "Waits for people");
     for (name, scheme) in [("run-light", "light"), ("run-dark", "dark")] {
         browser.asks(
             "Emulation.setEmulatedMedia",

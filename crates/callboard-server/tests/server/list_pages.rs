@@ -207,7 +207,10 @@ async fn the_context_is_shown_to_tokens_that_were_granted_the_namespace() {
         pages.board.context().set("notes", key, value, &writer, None).await.unwrap();
     }
     let (_, page) = text(&pages, &owner, "/context").await;
-    assert_has(&page, &["Choose a namespace", "<option value=\"memory:reader\">"]);
+    let link = "<a href=\"/context?namespace=notes\"><bdi>notes</bdi></a>";
+    assert_has(&page, &["Choose a namespace", "<option value=\"memory:reader\">", "<option value=\"notes\">", link]);
+    let (_, page) = text(&pages, &ann, "/context").await;
+    assert!(!page.contains("notes"), "its name is not shown to those who were not granted it: {page}");
     let (_, page) = text(&pages, &owner, "/context?namespace=notes&prefix=plan%2F").await;
     assert_has(&page, &["<bdi>plan/a</bdi>", "&lt;script&gt;", "\\u{202e}", ">short</pre>", "by <bdi>reader</bdi>"]);
     assert!(!page.contains("<bdi>other</bdi>"), "{page}");
@@ -271,6 +274,10 @@ async fn an_agent_has_a_page_with_what_its_file_says_and_admins_start_it_again_a
     assert_eq!(text(&pages, &ann, "/files").await.0, 403);
 
     assert_eq!(pages.post(&ann, "/v1/agents/reader/stop", &json!({})).await.status().as_u16(), 403);
+    let why = json!({ "reason": format!("it hangs {HOSTILE}") });
+    assert_eq!(pages.post(&owner, "/v1/agents/reader/restart", &why).await.status().as_u16(), 200);
+    let (_, page) = text(&pages, &owner, "/audit?text=hangs").await;
+    assert_has(&page, &["/v1/agents/reader/restart", "it hangs &lt;/pre&gt;"]);
     for (action, status) in [("restart", 200), ("stop", 200), ("stop", 404), ("restart", 404)] {
         let answer = pages.post(&owner, &format!("/v1/agents/reader/{action}"), &json!({})).await;
         assert_eq!(answer.status().as_u16(), status, "{action}: {}", text_of(answer).await);

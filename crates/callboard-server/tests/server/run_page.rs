@@ -152,7 +152,7 @@ async fn an_open_run_says_why_it_waits_and_can_be_cancelled_and_a_failed_one_tri
     let path = format!("/runs/{}", run.id());
     let (_, page) = text(&pages, &browser, &path).await;
     for part in
-        ["Waits for an answer", "<bdi>asks: who?</bdi>", &format!("href=\"/?run={}#question:", run.id()), "/cancel"]
+        ["Waits for people", "<bdi>asks: who?</bdi>", &format!("href=\"/?run={}#question:", run.id()), "/cancel"]
     {
         assert!(page.contains(part), "{part} is not in {page}");
     }

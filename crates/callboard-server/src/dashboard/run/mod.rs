@@ -39,6 +39,7 @@ use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
 pub(super) use live::events;
+pub(super) use view::because;
 
 /// How many runs are compared with a short id.
 const MAX_PASSED: usize = 5_000;
@@ -86,7 +87,7 @@ async fn of_short(context: &Context, id: &str) -> Result<Option<RunId>, Problem>
 
 /// The run that the address of a page names, by its id or by its short one.
 async fn named(context: &Context, id: &str) -> Result<RunHandle, Problem> {
-    Ok(of_short(context, id).await?.map_or_else(|| find(context, id), |run| Ok(context.board.run(run)))?)
+    of_short(context, id).await?.map_or_else(|| find(context, id), |run| Ok(context.board.run(run)))
 }
 
 /// The title of the page, and its contents.

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 pub(crate) fn words(state: &str) -> (&'static str, &'static str) {
     match state {
         "open" => ("Running", "info"),
-        "waits_for_answer" => ("Waits for an answer", "warn"),
+        "waits_for_answer" => ("Waits for people", "warn"),
         "waits_for_consent" => ("Waits for consent", "warn"),
         "needs_attention" => ("Needs attention", "bad"),
         "finished" => ("Finished", "good"),

@@ -12,7 +12,7 @@ use super::named;
 use super::query::is_failure;
 use super::replayed::{changes, folded, replayed};
 use super::texts::{cut_lines, json_text, line, lines, short, shown_time, span, tokens};
-use super::view::{MAX_WAITS, waits_for};
+use super::view::{MAX_WAITS, because, waits_for};
 use crate::context::{Context, Shared};
 use crate::dashboard::pages::{self, Reader};
 use crate::inbox::{Item, may_not};
@@ -228,7 +228,7 @@ fn fork(replay: &Replay, turn: &TurnStory, before: &Moment) -> Markup {
                 summary { "Try again …" }
                 form data-run-action={ "/v1/delegations/" (run) "/retry" } data-turn=(number) {
                     p { "The turn begins again, in a run of its own." }
-                    div.actions { button.main type="submit" { "Try the turn again" } }
+                    (because("retry-reason", "Try the turn again"))
                     p.result role="status" {}
                 }
             }
@@ -249,7 +249,7 @@ fn fork(replay: &Replay, turn: &TurnStory, before: &Moment) -> Markup {
                     datalist #channels { @for name in channels.take(MAX_CHANNELS) { option value=(name) {} } }
                     textarea.grow name="value" data-json rows="1" aria-label="Value of the channel, as JSON" {}
                 }
-                div.actions { button.main type="submit" { "Fork the run" } }
+                (because("fork-reason", "Fork the run"))
                 p.result role="status" {}
             }
         }

@@ -162,11 +162,7 @@ fn actions(seen: &Seen<'_>, story: &Story) -> Markup {
             details.more data-key="cancel" {
                 summary { "Cancel …" }
                 form data-run-action={ "/v1/delegations/" (id) "/cancel" } {
-                    label for="cancel-reason" { "Why, for the journal" }
-                    div.actions {
-                        input.grow #cancel-reason name="reason" maxlength="4096" autocomplete="off";
-                        button.main type="submit" { "Cancel the run" }
-                    }
+                    (because("cancel-reason", "Cancel the run"))
                     p.result role="status" {}
                 }
             }
@@ -177,10 +173,21 @@ fn actions(seen: &Seen<'_>, story: &Story) -> Markup {
                 summary { "Try again …" }
                 form data-run-action={ "/v1/delegations/" (id) "/retry" } {
                     p { "The turn that failed last begins again, in a run of its own." }
-                    div.actions { button.main type="submit" { "Try the turn again" } }
+                    (because("retry-reason", "Try the turn again"))
                     p.result role="status" {}
                 }
             }
+        }
+    }
+}
+
+/// The end of a form: why its reader does it, and the button.
+pub(in crate::dashboard) fn because(id: &str, button: &str) -> Markup {
+    html! {
+        label for=(id) { "Why, for the audit log" }
+        div.actions {
+            input.grow id=(id) name="reason" maxlength="1024" autocomplete="off";
+            button.main type="submit" { (button) }
         }
     }
 }
