@@ -57,11 +57,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Has the audit log name who sent a request.
-    fn is_from(&self, request: &Request, caller: &Caller) {
-        let mut caller = caller.clone();
+    /// Names the person of a caller, here and in the audit log.
+    fn identify(&self, request: &Request, caller: &mut Caller) {
         caller.person = self.context.people.get(&*caller.name).cloned();
-        request.extensions().get::<Sender>().into_iter().for_each(|sender| sender.is(&caller));
+        if let Some(sender) = request.extensions().get::<Sender>() {
+            sender.is(caller);
+        }
     }
 
     /// Finds who sent a request.
@@ -75,7 +76,7 @@ impl Guard {
         // A header that names a token is used alone.
         if let Some(dashboard) =
             self.context.dashboard.as_deref().filter(|_| !request.headers().contains_key(AUTHORIZATION))
-            && let Some(caller) = dashboard.caller(request, |caller| self.is_from(request, caller))?
+            && let Some(caller) = dashboard.caller(request, |caller| self.identify(request, caller))?
         {
             return Ok(caller);
         }
@@ -99,8 +100,7 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    caller.person = guard.context.people.get(&*caller.name).cloned();
-    guard.is_from(&request, &caller);
+    guard.identify(&request, &mut caller);
     if let Err(problem) = guard.context.rates.count(&caller, guard.context.now()) {
         return problem.into_response();
     }

@@ -44,18 +44,22 @@ impl Dashboard {
 
     /// Who sent a request, by the cookie of their session; `None` if it has none, or is not to the pages' host, or not below `/v1` or `/parts`.
     /// A request of another page is refused; `refused` gets whose session it had, if it had one.
-    pub(crate) fn caller(&self, request: &Request, refused: impl FnOnce(&Caller)) -> Result<Option<Caller>, Problem> {
+    pub(crate) fn caller(
+        &self,
+        request: &Request,
+        refused: impl FnOnce(&mut Caller),
+    ) -> Result<Option<Caller>, Problem> {
         let path = request.uri().path();
         if !["/v1/", "/parts/"].iter().any(|begin| path.starts_with(begin)) {
             return Ok(None);
         }
         let Some(secret) = self.secret(request) else { return Ok(None) };
         self.origin.check_site(request.headers())?;
-        let caller = self.signed_in(secret)?;
+        let mut caller = self.signed_in(secret)?;
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let origin = self.origin.check_origin(request.headers());
             let checked = origin.and_then(|()| sessions::check_csrf(secret, request.headers()));
-            checked.inspect_err(|_| refused(&caller))?;
+            checked.inspect_err(|_| refused(&mut caller))?;
         }
         Ok(Some(caller))
     }

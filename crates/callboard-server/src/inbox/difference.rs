@@ -60,7 +60,7 @@ impl Difference {
             Err(why) => Some(format!("What is there now cannot be compared: {}", visible(why))),
             Ok(old) if lines.is_none() => {
                 let size = old.chars().count();
-                Some(format!("All of the file is replaced, {size} characters, which are too many to be compared."))
+                Some(format!("All of the file is replaced, {size} characters: the texts are too long to be compared."))
             }
             Ok(old) if old == new => Some("The file has this text already.".to_owned()),
             Ok(_) => None,

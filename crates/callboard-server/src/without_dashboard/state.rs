@@ -9,7 +9,7 @@ use crate::tokens::Caller;
 pub(crate) enum Dashboard {}
 
 impl Dashboard {
-    pub(crate) fn caller(&self, _: &Request, _: impl FnOnce(&Caller)) -> Result<Option<Caller>, Problem> {
+    pub(crate) fn caller(&self, _: &Request, _: impl FnOnce(&mut Caller)) -> Result<Option<Caller>, Problem> {
         match *self {}
     }
 

@@ -748,7 +748,10 @@ async fn whoever_decides_about_a_write_sees_what_it_changes_in_the_file_as_it_is
     for (bytes, note) in [
         (Some(&[0_u8, 1][..]), "What is there now cannot be compared: \"notes.md\" is no text: byte 1 is NUL"),
         (Some(b"one\nthree\n"), "The file has this text already."),
-        (Some(&[b'x'; 300_000]), "All of the file is replaced, 300000 characters, which are too many to be compared."),
+        (
+            Some(&[b'x'; 300_000]),
+            "All of the file is replaced, 300000 characters: the texts are too long to be compared.",
+        ),
         (None, "There is no such file yet, or it is empty."),
     ] {
         std::fs::remove_file(&file).unwrap();

@@ -25,6 +25,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use callboard::messages::{Pending, RunEvent, RunId};
 use callboard::runtime::RunHandle;
+use callboard::supervision::runs::Run;
 use maud::{Markup, html};
 
 use self::consents::Consents;
@@ -120,15 +121,7 @@ async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked
     let (now, may_change) = (context.now(), caller.scopes.contains(&Scope::Delegate));
     let mut consents = Consents::of(&history);
     consents.complete(&context.board).await?;
-    let pending = if fold.result().is_some() { Vec::new() } else { fold.pending() };
-    let pending: Vec<Pending> = pending.into_iter().filter(|wait| !wait.is_expired(now)).collect();
-    let mut waits = Vec::new();
-    for wait in pending.iter().take(view::MAX_WAITS) {
-        let item = Item::of_pending(wait);
-        let may_not = may_not(context, caller, &item).await;
-        waits.push(Item { may_not, ..item });
-    }
-    let more = pending.len() - waits.len();
+    let (waits, more) = waits(context, caller, &fold, |_| true).await;
     let has_failed =
         fold.result().is_some() && history.iter().any(|event| matches!(event, RunEvent::TurnFailed { .. }));
     let letters = if has_failed { run.dead_letters().await? } else { Vec::new() };
@@ -136,6 +129,25 @@ async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked
     let waits = (&*waits, more);
     let seen = view::Seen { history: &history, run: &fold, consents: &consents, waits, retried, now, may_change };
     Ok(view::parts(&seen, handoffs, asked))
+}
+
+/// What a run waits for that people decide and that is wanted, the first of it, and how much more there is.
+async fn waits(
+    context: &Context,
+    caller: &Caller,
+    run: &Run,
+    is_wanted: impl Fn(&Pending) -> bool,
+) -> (Vec<Item>, usize) {
+    let (now, mut waits) = (context.now(), Vec::new());
+    let mut pending = if run.result().is_some() { Vec::new() } else { run.pending() };
+    pending.retain(|wait| is_wanted(wait) && !wait.is_expired(now));
+    for wait in pending.iter().take(view::MAX_WAITS) {
+        let item = Item::of_pending(wait);
+        let may_not = may_not(context, caller, &item).await;
+        waits.push(Item { may_not, ..item });
+    }
+    let more = pending.len() - waits.len();
+    (waits, more)
 }
 
 /// The workflow of a run as an image, in which no script runs.

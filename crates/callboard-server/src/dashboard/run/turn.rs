@@ -8,14 +8,13 @@ use callboard::supervision::runs::{Cause, Moment, Replay, ReplayStep, TurnEnd, T
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::named;
 use super::query::is_failure;
 use super::replayed::{changes, folded, replayed};
 use super::texts::{cut_lines, json_text, line, lines, short, shown_time, span, tokens};
-use super::view::{MAX_WAITS, because, waits_for};
+use super::view::{because, waits_for};
+use super::{named, waits};
 use crate::context::{Context, Shared};
 use crate::dashboard::pages::{self, Reader};
-use crate::inbox::{Item, may_not};
 use crate::problem::Problem;
 use crate::tokens::{Caller, Scope};
 
@@ -56,7 +55,7 @@ async fn shown(context: &Context, caller: &Caller, run: &RunHandle, number: u32)
     let before = replay.before_turn(number).ok_or_else(none)?;
     let after = replay.after_turn(number);
     let may_change = caller.scopes.contains(&Scope::Delegate);
-    let waits = if turn.closed.is_none() { waits(context, caller, run, number).await? } else { Vec::new() };
+    let (waits, _) = waits(context, caller, &run.read().await?, |wait| wait.turn().number == number).await;
     Ok(html! {
         p.under { a href={ "/runs/" (run.id()) } { "Run " code { (short(run.id())) } } }
         (head(context, turn))
@@ -66,17 +65,6 @@ async fn shown(context: &Context, caller: &Caller, run: &RunHandle, number: u32)
         section { (states(&before, after.as_ref())) }
         @if may_change { section.actions-of-turn { (fork(&replay, turn, &before)) } }
     })
-}
-
-/// What the turn waits for that people decide.
-async fn waits(context: &Context, caller: &Caller, run: &RunHandle, number: u32) -> Result<Vec<Item>, Problem> {
-    let mut waits = Vec::new();
-    for wait in run.read().await?.pending().iter().filter(|wait| wait.turn().number == number).take(MAX_WAITS) {
-        let item = Item::of_pending(wait);
-        let may_not = may_not(context, caller, &item).await;
-        waits.push(Item { may_not, ..item });
-    }
-    Ok(waits)
 }
 
 fn head(context: &Context, turn: &TurnStory) -> Markup {
