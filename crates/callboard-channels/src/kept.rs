@@ -31,8 +31,8 @@ pub(crate) struct Kept<L> {
     delays: [Duration; 2],
     /// Whether the ledger has changed since it was written.
     is_changed: AtomicBool,
-    /// Held while the file is written: later contents come later.
-    writing: Mutex<()>,
+    /// Held while the file is written: later contents come later. Whether it may be written still.
+    may_write: Mutex<bool>,
     /// Notified when there may be something to send.
     changes: watch::Sender<()>,
 }
@@ -51,7 +51,7 @@ impl<L: Send + 'static> Kept<L> {
             file,
             delays,
             is_changed: AtomicBool::new(false),
-            writing: Mutex::default(),
+            may_write: Mutex::new(true),
             changes: watch::Sender::new(()),
         }
     }
@@ -77,11 +77,12 @@ impl<L: Send + 'static> Kept<L> {
     pub(crate) async fn save(self: &Arc<Self>) {
         let kept = Arc::clone(self);
         let written = tokio::task::spawn_blocking(move || {
-            let _writing = kept.writing.lock();
-            if !kept.is_changed.swap(false, Ordering::AcqRel) {
+            let may_write = kept.may_write.lock();
+            if !*may_write || !kept.is_changed.swap(false, Ordering::AcqRel) {
                 return Ok(());
             }
             let (bytes, file) = ((kept.bytes)(&kept.ledger.lock()), &kept.file);
+            std::thread::sleep(Duration::from_millis(150));
             file.folder.write(file.name, &bytes).inspect_err(|_| kept.is_changed.store(true, Ordering::Release))
         });
         if let Ok(Err(error)) = written.await {
@@ -89,6 +90,12 @@ impl<L: Send + 'static> Kept<L> {
             let channel = self.channel;
             tracing::error!(channel, %error, "what was sent cannot be kept: a later process may send it again");
         }
+    }
+
+    /// Ends the channel's tasks and its writes: once this has returned, the file may belong to another channel.
+    pub(crate) fn close(&self, tasks: &[AbortHandle]) {
+        tasks.iter().for_each(AbortHandle::abort);
+        *self.may_write.lock() = false;
     }
 
     /// Delays that grow.

@@ -123,6 +123,6 @@ impl fmt::Debug for EmailChannel {
 
 impl Drop for EmailChannel {
     fn drop(&mut self) {
-        self.tasks.lock().iter().for_each(AbortHandle::abort);
+        self.shared.kept.close(&self.tasks.lock());
     }
 }

@@ -124,6 +124,6 @@ impl fmt::Debug for MatrixChannel {
 
 impl Drop for MatrixChannel {
     fn drop(&mut self) {
-        self.tasks.lock().iter().for_each(AbortHandle::abort);
+        self.shared.kept.close(&self.tasks.lock());
     }
 }

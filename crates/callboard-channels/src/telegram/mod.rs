@@ -115,6 +115,6 @@ impl fmt::Debug for TelegramChannel {
 
 impl Drop for TelegramChannel {
     fn drop(&mut self) {
-        self.tasks.lock().iter().for_each(AbortHandle::abort);
+        self.shared.kept.close(&self.tasks.lock());
     }
 }

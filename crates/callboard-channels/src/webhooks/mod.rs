@@ -136,6 +136,6 @@ impl fmt::Debug for WebhookChannel {
 
 impl Drop for WebhookChannel {
     fn drop(&mut self) {
-        self.tasks.lock().iter().for_each(AbortHandle::abort);
+        self.shared.kept.close(&self.tasks.lock());
     }
 }

@@ -165,6 +165,6 @@ impl fmt::Debug for AgentRooms {
 
 impl Drop for AgentRooms {
     fn drop(&mut self) {
-        self.tasks.lock().iter().for_each(AbortHandle::abort);
+        self.opened.kept.close(&self.tasks.lock());
     }
 }
