@@ -11,7 +11,8 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, StorageFuture, Watch,
+    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    StorageFuture, Watch,
 };
 use parking_lot::Mutex;
 
@@ -77,8 +78,8 @@ impl<S: Storage> Storage for Counting<S> {
         self.count("put_if_revision", self.inside.put_if_revision(put))
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        self.count("delete_if_revision", self.inside.delete_if_revision(key, revision, durability))
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        self.count("delete_if_revision", self.inside.delete_if_revision(delete))
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -101,24 +102,24 @@ impl<S: Storage> Storage for Counting<S> {
         self.count("release", self.inside.release(stream, fence))
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        self.count("enqueue", self.inside.enqueue(queue, dedupe_id, payload, durability))
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        self.count("begin_session", self.inside.begin_session(new))
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        self.count("next", self.inside.next(queue, lease_secs))
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        self.count("renew_session", self.inside.renew_session(id, about))
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        self.count("extend", self.inside.extend(delivery, lease_secs))
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        self.count("end_session", self.inside.end_session(id, only_if_expired))
     }
 
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.count("ack", self.inside.ack(delivery))
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        self.count("sessions", self.inside.sessions())
     }
 
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        self.count("nack", self.inside.nack(delivery, delay_secs))
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.count("forget_session", self.inside.forget_session(id))
     }
 }
 

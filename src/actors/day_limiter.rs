@@ -362,7 +362,12 @@ impl DayLimiter {
                 Err(refused) => return Ok(Err(refused)),
             };
             let value = codec::encode_shared(&ledger);
-            let put = Put { key: key.clone(), value, expected, ttl_secs: Some(KEPT_SECS), durability: self.durability };
+            let put = Put {
+                expected,
+                ttl_secs: Some(KEPT_SECS),
+                durability: self.durability,
+                ..Put::new(key.clone(), value)
+            };
             match self.journal.storage().put_if_revision(put).await {
                 Ok(_) => return Ok(Ok(changed)),
                 Err(StorageError::WrongRevision { .. }) => {}
@@ -378,7 +383,7 @@ impl DayLimiter {
         }
         let (key, value) = (uses(day, &self.board).child(&run.to_string()), Arc::from([].as_slice()));
         let durability = self.durability.min(Durability::Buffered);
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: Some(KEPT_SECS), durability };
+        let put = Put { ttl_secs: Some(KEPT_SECS), durability, ..Put::new(key, value) };
         self.journal.storage().put_if_revision(put).await?;
         if let Some(day) = self.today.lock().of(day) {
             day.runs.insert(run);

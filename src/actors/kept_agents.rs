@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::{AgentName, Durability, KeptAgent};
 use crate::storage::codec::{self, Stored};
-use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::storage::{Delete, Key, Put, Storage, StorageError};
 
 const ROOT: &str = "kept-agent";
 const PAGE: usize = 256;
@@ -64,7 +64,7 @@ impl KeptAgents {
     /// Stores an agent, or replaces its definition. It is on disk when this returns.
     pub(super) async fn keep(&self, kept: KeptAgent) -> Result<(), StorageError> {
         let (key, value) = (key_of(&kept.agent), codec::encode_shared(&StoredAgent(kept.clone())));
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Sync };
+        let put = Put::new(key, value);
         self.storage.put_if_revision(put).await?;
         self.agents.write().insert(kept.agent.clone(), kept);
         Ok(())
@@ -75,7 +75,7 @@ impl KeptAgents {
         let Some(agent) = self.named(name) else { return Ok(false) };
         let key = key_of(&agent);
         while let Some(entry) = self.storage.get(&key).await? {
-            match self.storage.delete_if_revision(&key, entry.revision, Durability::Sync).await {
+            match self.storage.delete_if_revision(Delete::new(key.clone(), entry.revision, Durability::Sync)).await {
                 Ok(()) => break,
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error),

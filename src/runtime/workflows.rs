@@ -126,11 +126,9 @@ impl Workflows {
             return Ok(Some(last));
         }
         let put = Put {
-            key: Self::version_key(name, last + 1),
-            value,
             expected: Expected::Absent,
-            ttl_secs: None,
             durability: self.durability,
+            ..Put::new(Self::version_key(name, last + 1), value)
         };
         match self.storage.put_if_revision(put).await {
             Ok(_) => Ok(Some(last + 1)),

@@ -1,20 +1,22 @@
 //! The store of one board, which the board releases when it shuts down: handles of the board that remain do not keep others
 //! from opening the store.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::stream::StreamExt as _;
 use parking_lot::RwLock;
 
 use super::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
-    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
+    Append, Delete, Durability, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
+    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 
 /// Passes every call on, until the board has released its store.
 #[derive(Debug)]
 pub(crate) struct BoardStore {
     held: RwLock<Held>,
+    /// The board's session, once it has one: its writes count as long as that lasts.
+    session: OnceLock<SessionId>,
     default_durability: Durability,
 }
 
@@ -39,7 +41,20 @@ impl std::fmt::Debug for Held {
 
 impl BoardStore {
     pub(crate) fn new(store: Arc<dyn Storage>) -> Self {
-        Self { default_durability: store.default_durability(), held: RwLock::new(Held::Open(store)) }
+        Self {
+            default_durability: store.default_durability(),
+            held: RwLock::new(Held::Open(store)),
+            session: OnceLock::new(),
+        }
+    }
+
+    /// Has every write from here on name the board's session.
+    pub(crate) fn work_in(&self, session: SessionId) {
+        let _ = self.session.set(session);
+    }
+
+    fn session(&self) -> Option<SessionId> {
+        self.session.get().copied()
     }
 
     /// Releases a store that keeps others out as long as it is open: when this returns, another board can open it unless
@@ -90,6 +105,7 @@ impl Storage for BoardStore {
     }
 
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        let append = Append { session: self.session(), ..append };
         self.call(|store| store.append(append))
     }
 
@@ -110,11 +126,13 @@ impl Storage for BoardStore {
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        let put = Put { session: self.session(), ..put };
         self.call(|store| store.put_if_revision(put))
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        self.call(|store| store.delete_if_revision(key, revision, durability))
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        let delete = Delete { session: self.session(), ..delete };
+        self.call(|store| store.delete_if_revision(delete))
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -142,24 +160,24 @@ impl Storage for BoardStore {
         self.call(|store| store.release(stream, fence))
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        self.call(|store| store.enqueue(queue, dedupe_id, payload, durability))
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        self.call(|store| store.begin_session(new))
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        self.call(|store| store.next(queue, lease_secs))
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        self.call(|store| store.renew_session(id, about))
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        self.call(|store| store.extend(delivery, lease_secs))
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        self.call(|store| store.end_session(id, only_if_expired))
     }
 
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.call(|store| store.ack(delivery))
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        self.call(|store| store.sessions())
     }
 
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        self.call(|store| store.nack(delivery, delay_secs))
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.call(|store| store.forget_session(id))
     }
 
     fn shutdown_policy(&self) -> ShutdownPolicy {

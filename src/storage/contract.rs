@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -18,7 +19,7 @@ pub type Sequence = u64;
 /// Revision of a value; grows with every write anywhere in the store, so it also orders writes.
 pub type Revision = u64;
 
-/// Streams of records, keys with revisions, claims and queues, with a durability on every write.
+/// Streams of records, keys with revisions, claims and sessions, with a durability on every write.
 ///
 /// The rules of every implementation follow. Unless a rule says otherwise, the suites in
 /// `testing::conformance` check it.
@@ -32,12 +33,14 @@ pub type Revision = u64;
 /// - A write is issued when the method returns its future; while the store's queue is full, it is issued when the future is
 ///   polled and the queue has space. Dropping the future does not undo an issued write. A write whose future was dropped
 ///   before it was issued is never made. (Not checked.)
+/// - The riders of an append are written with it, or not at all: no reader and no crash finds one without the other.
+/// - A write that names a session which has ended, or that the store does not know, is refused with [`StorageError::Stopped`].
 /// - An append with a fence that is not the stream's is refused with [`StorageError::Fenced`], one whose `expected` is not
 ///   the stream's last sequence with [`StorageError::WrongSequence`]; neither writes anything.
-/// - Revisions, fences and queue positions are never given out twice, also not after a crash.
-/// - Claims, leases, acknowledgements and purges are at least [`Durability::Buffered`]. A crash may lose the last of them:
-///   an item is delivered again, a purge is to be repeated; a fence is never lost together with a record that it let in. (The
-///   suites crash stores that append, put, enqueue and claim, not those that acknowledge and purge.)
+/// - Revisions, fences and ids of sessions are never given out twice, also not after a crash.
+/// - Claims and purges are at least [`Durability::Buffered`]. A crash may lose the last of them: a purge is to be repeated; a fence
+///   is never lost together with a record that it let in. (The suites crash stores that append, put and claim, not those that
+///   purge.)
 ///
 /// Streams and claims:
 /// - The purge or release that leaves a stream with neither a record nor a claim in force makes the store forget it, fence
@@ -45,18 +48,19 @@ pub type Revision = u64;
 ///   stream with its sequence and its fence.
 /// - Where one process owns the whole store, reopening it voids the claims and leases of the process before.
 ///
-/// Queues:
-/// - Items are delivered in the order in which they were enqueued; an item keeps its place when it is given back or its lease
-///   ends. An item is leased to one delivery at a time, and only its last delivery can extend, acknowledge or return it.
+/// Sessions:
+/// - Each board works in a session, and its writes name it. When [`Storage::end_session`] has returned, no write of that session is
+///   under way or can come, so whoever reads then sees the last of them.
+/// - A session whose lease has run out goes on until somebody ends it: a board that was slow and lost nothing continues.
+/// - Where one process owns the whole store, reopening it forgets all sessions.
 ///
 /// Time:
-/// - Times to live, leases and delays are whole seconds of the store's wall clock, counted from the call. What ends at a
-///   moment has ended at that moment. [`Storage::renew`] and [`Storage::extend`] set the end and so may also bring it forward.
+/// - Times to live are whole seconds of the store's wall clock, counted from the call. What ends at a moment has ended at that
+///   moment. [`Storage::renew`] sets the end and so may also bring it forward.
 /// - Expired values are absent. (Not checked: their space is given back in time, and watches do not report expiry.)
 ///
 /// Errors (the suites check of these that an append with a key or a record that is too long is refused):
-/// - Keys longer than [`Key::MAX`], owners longer than [`Fence::MAX_OWNER`], dedupe ids longer than [`Delivery::MAX_DEDUPE_ID`] and
-///   payloads longer than [`Record::MAX`] are refused with [`StorageError::TooLarge`] by what would write them.
+/// - Keys longer than [`Key::MAX`], owners longer than [`Fence::MAX_OWNER`] and payloads longer than [`Record::MAX`] are refused with [`StorageError::TooLarge`] by what would write them.
 /// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
 ///   overwritten and everything else stays readable.
 /// - [`StorageError::Unavailable`] is for what may work later, such as a disk that fails a read: callers try it again, while they
@@ -113,7 +117,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Deletes a value if its revision is still the given one.
     ///
     /// Errors: `WrongRevision`, also for a value that is absent or has expired; `Corrupt`.
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()>;
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()>;
 
     /// The values under a prefix in key order, after `after` if given, at most `limit`; expired ones are left out. A
     /// corrupt value fails the scan with its key; continue after that key to read the rest.
@@ -145,33 +149,26 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Errors: `Fenced`, also if the stream has been forgotten; `Corrupt`.
     fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()>;
 
-    /// Adds an item to a queue. A `dedupe_id` that was added within the last two minutes is acknowledged and not added
-    /// again, whether or not the queue still holds that item.
+    /// Begins a session, whose lease ends after [`NewSession::lease`] unless it is renewed. Ids grow and are never given out twice.
     ///
-    /// Errors: `TooLarge`, `Corrupt`.
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()>;
+    /// Errors: [`StorageError::NameTaken`] when a session of that name has a lease that has not run out.
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId>;
 
-    /// Takes the oldest item that is neither leased nor delayed, for `lease_secs`; after that it may be delivered again, and is
-    /// also if this call fails when it has taken the item.
+    /// Has the lease of a session begin anew, also one that has run out, and replaces what is said about the session.
     ///
-    /// Errors: `Corrupt`.
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>>;
+    /// Errors: `Stopped` when the session has ended.
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()>;
 
-    /// Has the lease of a delivered item end `lease_secs` from now, also one that has ended unless the item has been delivered
-    /// again since.
+    /// Ends a session, with `only_if_expired` only one whose lease has run out. Ending it again is fine.
     ///
-    /// Errors: `Fenced`, also if the item was returned or acknowledged; `Corrupt`.
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()>;
+    /// Errors: [`StorageError::SessionLives`] when the lease had to be over and is not.
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()>;
 
-    /// Removes a delivered item for good. Acknowledging an item that is gone is fine.
-    ///
-    /// Errors: `Fenced`, also if the item was returned; `Corrupt`.
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()>;
+    /// Every session that was begun and not forgotten, by its id.
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>>;
 
-    /// Gives a delivered item back, to be delivered again after `delay_secs`, in its place before younger ones.
-    ///
-    /// Errors: `Fenced`, also if the item was returned before, or acknowledged; `Corrupt`.
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()>;
+    /// Forgets a session that has ended. One that has not, and one that is unknown, stay as they are.
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()>;
 
     /// What happens to the store when a board that was given it has shut down, while handles of the board still live.
     fn shutdown_policy(&self) -> ShutdownPolicy {
@@ -192,6 +189,36 @@ pub struct Append {
     pub payload: Arc<[u8]>,
     /// How far the append must have got before it is acknowledged.
     pub durability: Durability,
+    /// The session of the board that writes; `None` for a writer that is no board.
+    pub session: Option<SessionId>,
+    /// What is written with the record, in this order, if and only if the append is admitted.
+    pub riders: Vec<Rider>,
+}
+
+impl Append {
+    /// An append that is on disk when it is acknowledged, under [`Fence::FIRST`], of no session and without riders.
+    #[must_use]
+    pub fn new(stream: Key, expected: Sequence, payload: Arc<[u8]>) -> Self {
+        let (fence, durability) = (Fence::FIRST, Durability::Sync);
+        Self { stream, fence, expected, payload, durability, session: None, riders: Vec::new() }
+    }
+}
+
+/// A change of a value that is made with an append. Watches report it like any other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rider {
+    /// Writes a value that does not expire, whatever the key held.
+    Put {
+        /// The key to write.
+        key: Key,
+        /// The bytes to store, at most [`Record::MAX`].
+        value: Arc<[u8]>,
+    },
+    /// Deletes a value, if there is one.
+    Delete {
+        /// The key to delete.
+        key: Key,
+    },
 }
 
 /// One write of a value (see [`Storage::put_if_revision`]).
@@ -207,6 +234,74 @@ pub struct Put {
     pub ttl_secs: Option<u64>,
     /// How far the write must have got before it is acknowledged.
     pub durability: Durability,
+    /// The session of the board that writes; `None` for a writer that is no board.
+    pub session: Option<SessionId>,
+}
+
+impl Put {
+    /// A write that is on disk when it is acknowledged, of a value that does not expire, whatever the key holds, of no session.
+    #[must_use]
+    pub fn new(key: Key, value: Arc<[u8]>) -> Self {
+        let (expected, durability) = (Expected::Any, Durability::Sync);
+        Self { key, value, expected, ttl_secs: None, durability, session: None }
+    }
+}
+
+/// One deletion of a value (see [`Storage::delete_if_revision`]).
+#[derive(Clone, Debug)]
+pub struct Delete {
+    /// The key to delete.
+    pub key: Key,
+    /// The revision that its value must have; otherwise the deletion fails with [`StorageError::WrongRevision`].
+    pub revision: Revision,
+    /// How far the deletion must have got before it is acknowledged.
+    pub durability: Durability,
+    /// The session of the board that writes; `None` for a writer that is no board.
+    pub session: Option<SessionId>,
+}
+
+impl Delete {
+    /// A deletion of no session.
+    #[must_use]
+    pub fn new(key: Key, revision: Revision, durability: Durability) -> Self {
+        Self { key, revision, durability, session: None }
+    }
+}
+
+/// Names a session of a store; a later session has a greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// Why its writes are refused.
+    #[must_use]
+    pub fn has_ended(self) -> StorageError {
+        StorageError::Stopped { detail: format!("the session {} has ended: its board was taken over", self.0) }
+    }
+}
+
+/// The arguments of [`Storage::begin_session`].
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// The name of the board. Two sessions whose leases have not run out do not share one.
+    pub name: Arc<str>,
+    /// What others are told about the board. The store does not look into it.
+    pub about: Arc<[u8]>,
+    /// The time after which others may end the session, unless it is renewed. More than zero.
+    pub lease: Duration,
+}
+
+/// A session, as [`Storage::sessions`] returns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: SessionId,
+    /// The name of its board.
+    pub name: Arc<str>,
+    /// What the board has said about itself last.
+    pub about: Arc<[u8]>,
+    /// How long its lease lasts, by the store's clock; zero once it has run out or the session has ended.
+    pub left: Duration,
 }
 
 /// What a key must hold for a write to go ahead.
@@ -242,7 +337,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The longest record, value or queued item, in bytes.
+    /// The longest record or value, in bytes.
     pub const MAX: usize = codec::MAX_PAYLOAD + codec::HEADER;
 }
 
@@ -287,31 +382,4 @@ impl Fence {
 
     /// The longest owner of a claim, in bytes.
     pub const MAX_OWNER: usize = 512;
-}
-
-/// An item that [`Storage::next`] has taken from a queue and leased to its caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// Names this delivery in calls of [`Storage::extend`], [`Storage::ack`] and [`Storage::nack`].
-    pub id: DeliveryId,
-    /// The bytes that were enqueued.
-    pub payload: Arc<[u8]>,
-    /// How often it has been delivered, this time included.
-    pub deliveries: u32,
-}
-
-impl Delivery {
-    /// The longest dedupe id of an item, in bytes.
-    pub const MAX_DEDUPE_ID: usize = 512;
-}
-
-/// Names one delivery of one item; any but the last one is refused with [`StorageError::Fenced`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeliveryId {
-    /// The queue that the item was taken from.
-    pub queue: Key,
-    /// The item's position in the queue, which it keeps when it is given back.
-    pub position: Sequence,
-    /// The number of this delivery among those of the item, counted from 1.
-    pub delivery: u32,
 }

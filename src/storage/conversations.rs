@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::messages::{ConversationId, Durability, Json, RunId, Timestamp};
 
 use super::codec::{self, CodecError, Stored};
-use super::{Entry, Expected, Key, KeyPrefix, Put, Revision, Storage, StorageError};
+use super::{Delete, Entry, Expected, Key, KeyPrefix, Put, Revision, Storage, StorageError};
 
 /// The position of one run in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -312,7 +312,7 @@ impl Conversations {
             if self.storage.get(&next).await?.is_some() {
                 // A run has entered just now: it keeps its ticket.
                 let (value, expected) = (before.value, Expected::Revision(marker));
-                let put = Put { key, value, expected, ttl_secs: None, durability };
+                let put = Put { expected, durability, ..Put::new(key, value) };
                 return match self.storage.put_if_revision(put).await {
                     Ok(_) | Err(StorageError::WrongRevision { .. }) => Ok(false),
                     Err(error) => Err(error),
@@ -423,7 +423,7 @@ impl Conversations {
         durability: Durability,
     ) -> Result<Revision, StorageError> {
         let value = codec::encode(value).into();
-        self.storage.put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await
+        self.storage.put_if_revision(Put { expected, durability, ..Put::new(key, value) }).await
     }
 
     /// Writes a value if its revision is as expected; `None` if it is not.
@@ -442,7 +442,11 @@ impl Conversations {
 
     /// Removes a value, unless it has changed.
     async fn remove(&self, key: &Key, revision: Revision) -> Result<(), StorageError> {
-        match self.storage.delete_if_revision(key, revision, self.storage.default_durability()).await {
+        match self
+            .storage
+            .delete_if_revision(Delete::new(key.clone(), revision, self.storage.default_durability()))
+            .await
+        {
             Err(StorageError::WrongRevision { .. }) => Ok(()),
             removed => removed,
         }

@@ -1,5 +1,8 @@
 //! Why a call of a store fails.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::{Expected, Key, Revision, Sequence};
 use crate::messages::Timestamp;
 
@@ -28,13 +31,12 @@ pub enum StorageError {
         /// The revision of the value; `None` if it is absent.
         actual: Option<Revision>,
     },
-    /// The fence or delivery is not the current one: there is a newer one, the claim was released, the stream was forgotten, or
-    /// the item was returned or acknowledged.
-    #[error("not the current fence or delivery of {key} (current: {current})")]
+    /// The fence is not the current one: there is a newer one, the claim was released, or the stream was forgotten.
+    #[error("not the current fence of {key} (current: {current})")]
     Fenced {
-        /// The stream of the fence, or the queue of the delivery.
+        /// The stream of the fence.
         key: Key,
-        /// The current fence of the stream, or the last delivery of the item; 0 if there is none.
+        /// The current fence of the stream; 0 if there is none.
         current: u64,
     },
     /// Another owner's claim of the stream has not expired, so [`Storage::claim`](super::Storage::claim) was refused.
@@ -47,11 +49,27 @@ pub enum StorageError {
         /// When the claim expires, unless it is renewed.
         until: Timestamp,
     },
+    /// A board of this name works on the store.
+    #[error("a board named {name} works on the store already; stop it, or choose another name")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// What that board says about itself ([`NewSession::about`](super::NewSession::about)).
+        about: Arc<[u8]>,
+        /// How long its lease lasts, unless it is renewed.
+        left: Duration,
+    },
+    /// The session's lease has not run out.
+    #[error("the session's lease lasts {left:?} longer")]
+    SessionLives {
+        /// How long it lasts, unless it is renewed.
+        left: Duration,
+    },
     /// What is stored is not what was written: it does not decode, its checksum is wrong, or a part of it is missing. Only this
     /// key or stream is affected.
     #[error("{key} cannot be read: {detail}")]
     Corrupt {
-        /// The stream, key or queue that cannot be read; empty if its name cannot be read either.
+        /// The stream or key that cannot be read; empty if its name cannot be read either.
         key: Key,
         /// What is wrong with the stored bytes, for people.
         detail: String,
@@ -94,7 +112,8 @@ pub enum StorageError {
         /// The id of the process, if it has written it down.
         holder: Option<u32>,
     },
-    /// The store has stopped acknowledging, because a sync failed or because it was closed.
+    /// The store has stopped acknowledging, because a sync failed or because it was closed; or it refuses a board whose session has
+    /// ended.
     #[error("the store has stopped: {detail}")]
     Stopped {
         /// The cause, for people.

@@ -1,10 +1,10 @@
-//! Names of streams, values and queues, and their bytes.
+//! Names of streams and values, and their bytes.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of a stream, value or queue: a list of segments. Segments may hold any characters; they are kept apart by
+/// The name of a stream or value: a list of segments. Segments may hold any characters; they are kept apart by
 /// the encoding and never joined with a separator, so `["x", "a/b"]` and `["x/a", "b"]` are different keys.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! Sizes that every store refuses alike, so that a run which works in memory also works on disk.
 
-use super::{Append, Delivery, Fence, Key, Put, Record, StorageError};
+use super::{Append, Fence, Key, Put, Record, Rider, StorageError};
 
 fn check(what: &str, size: usize, max: usize) -> Result<(), StorageError> {
     if size <= max { Ok(()) } else { Err(StorageError::TooLarge { what: what.to_owned(), size, max }) }
@@ -12,21 +12,23 @@ pub(crate) fn check_key(key: &Key) -> Result<(), StorageError> {
 
 pub(crate) fn check_append(append: &Append) -> Result<(), StorageError> {
     check_key(&append.stream)?;
-    check("a record", append.payload.len(), Record::MAX)
+    check("a record", append.payload.len(), Record::MAX)?;
+    append.riders.iter().try_for_each(|rider| match rider {
+        Rider::Put { key, value } => check_value(key, value),
+        Rider::Delete { key } => check_key(key),
+    })
 }
 
 pub(crate) fn check_put(put: &Put) -> Result<(), StorageError> {
-    check_key(&put.key)?;
-    check("a value", put.value.len(), Record::MAX)
+    check_value(&put.key, &put.value)
+}
+
+fn check_value(key: &Key, value: &[u8]) -> Result<(), StorageError> {
+    check_key(key)?;
+    check("a value", value.len(), Record::MAX)
 }
 
 pub(crate) fn check_claim(stream: &Key, owner: &str) -> Result<(), StorageError> {
     check_key(stream)?;
     check("an owner", owner.len(), Fence::MAX_OWNER)
-}
-
-pub(crate) fn check_enqueue(queue: &Key, dedupe_id: &str, payload: &[u8]) -> Result<(), StorageError> {
-    check_key(queue)?;
-    check("a dedupe id", dedupe_id.len(), Delivery::MAX_DEDUPE_ID)?;
-    check("a queued item", payload.len(), Record::MAX)
 }

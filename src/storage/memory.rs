@@ -10,12 +10,12 @@ use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::Mutex;
 
-use super::queue_order::{Item, QueueOrder};
+use super::sessions::Sessions;
 use super::stream_head::StreamHead;
 use super::watchers::Watchers;
 use super::{
-    Append, Change, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Key, KeyPrefix, Put, Record, Revision,
-    Sequence, Storage, StorageError, StorageFuture, Watch, limits,
+    Append, Change, Delete, Durability, Entry, Expected, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision,
+    Rider, Sequence, SessionId, SessionInfo, Storage, StorageError, StorageFuture, Watch, limits,
 };
 use crate::env::{Clock, SystemClock};
 use crate::messages::Timestamp;
@@ -28,15 +28,12 @@ use crate::messages::Timestamp;
 /// Expired values are absent at once; the next [`Storage::put_if_revision`] frees their memory.
 ///
 /// ```
-/// use callboard::storage::{Append, Durability, Fence, Key, Memory, Storage, StorageError};
+/// use callboard::storage::{Append, Key, Memory, Storage, StorageError};
 /// use futures::FutureExt;
 ///
 /// let store = Memory::default();
 /// let stream = Key::new(["run", "1"]);
-/// let append = |expected| {
-///     let (payload, durability) = (b"started".as_slice().into(), Durability::Sync);
-///     store.append(Append { stream: stream.clone(), fence: Fence::FIRST, expected, payload, durability })
-/// };
+/// let append = |expected| store.append(Append::new(stream.clone(), expected, b"started".as_slice().into()));
 /// assert_eq!(append(0).now_or_never().unwrap(), Ok(1));
 /// let refused = append(0).now_or_never().unwrap();
 /// assert!(matches!(refused, Err(StorageError::WrongSequence { actual: 1, .. })), "another writer was first");
@@ -50,14 +47,14 @@ pub struct Memory {
 
 #[derive(Default)]
 struct State {
-    /// The last revision, fence or queue position that was given out.
+    /// The last revision, fence or session that was given out.
     last_number: u64,
     streams: HashMap<Key, Stream>,
     /// The streams that have records.
     names: BTreeSet<Key>,
     values: BTreeMap<Key, Entry>,
     expiring: BTreeSet<(Timestamp, Key)>,
-    queues: HashMap<Key, Queue>,
+    sessions: Sessions,
 }
 
 #[derive(Default)]
@@ -65,12 +62,6 @@ struct Stream {
     head: StreamHead,
     /// The first one has the sequence `head.purged + 1`.
     records: VecDeque<Arc<[u8]>>,
-}
-
-#[derive(Default)]
-struct Queue {
-    order: QueueOrder,
-    payloads: HashMap<Sequence, Arc<[u8]>>,
 }
 
 impl Memory {
@@ -95,11 +86,7 @@ impl Default for Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
-        f.debug_struct("Memory")
-            .field("streams", &state.names.len())
-            .field("values", &state.values.len())
-            .field("queues", &state.queues.len())
-            .finish()
+        f.debug_struct("Memory").field("streams", &state.names.len()).field("values", &state.values.len()).finish()
     }
 }
 
@@ -109,8 +96,10 @@ impl State {
         self.last_number
     }
 
+    /// Appends a record; the riders are left to the caller.
     fn append(&mut self, append: Append) -> Result<Sequence, StorageError> {
-        let Append { stream: name, fence, expected, payload, durability: _ } = append;
+        let Append { stream: name, fence, expected, payload, durability: _, session, riders: _ } = append;
+        self.sessions.check(session)?;
         if let Some(stream) = self.streams.get_mut(&name) {
             let sequence = stream.head.append(&name, fence, expected)?;
             stream.records.push_back(payload);
@@ -172,6 +161,7 @@ impl State {
     }
 
     fn put(&mut self, put: Put, now: Timestamp) -> Result<Entry, StorageError> {
+        self.sessions.check(put.session)?;
         self.remove_expired(now);
         self.check(&put.key, put.expected, now)?;
         let expires_at = put.ttl_secs.map(|secs| now + Duration::from_secs(secs));
@@ -187,12 +177,32 @@ impl State {
         Ok(entry)
     }
 
-    fn delete(&mut self, key: &Key, revision: Revision, now: Timestamp) -> Result<(), StorageError> {
-        self.check(key, Expected::Revision(revision), now)?;
-        if let Some(Entry { expires_at: Some(moment), .. }) = self.values.remove(key) {
+    fn delete(&mut self, delete: &Delete, now: Timestamp) -> Result<(), StorageError> {
+        let Delete { key, revision, durability: _, session } = delete;
+        self.sessions.check(*session)?;
+        self.check(key, Expected::Revision(*revision), now)?;
+        self.remove(key);
+        Ok(())
+    }
+
+    /// Removes a value; whether there was one.
+    fn remove(&mut self, key: &Key) -> bool {
+        let removed = self.values.remove(key);
+        if let Some(Entry { expires_at: Some(moment), .. }) = removed {
             self.expiring.remove(&(moment, key.clone()));
         }
-        Ok(())
+        removed.is_some()
+    }
+
+    /// Makes the change of a rider.
+    fn ride(&mut self, rider: Rider, now: Timestamp) -> Option<Change> {
+        match rider {
+            Rider::Put { key, value } => {
+                let entry = self.put(Put::new(key.clone(), value), now).ok()?;
+                Some(Change::Put(key, entry))
+            }
+            Rider::Delete { key } => self.remove(&key).then_some(Change::Deleted(key)),
+        }
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize, now: Timestamp) -> Vec<(Key, Entry)> {
@@ -214,49 +224,6 @@ impl State {
             }
         }
     }
-
-    fn enqueue(&mut self, name: &Key, dedupe_id: &str, payload: Arc<[u8]>, now: Timestamp) {
-        let position = self.next_number();
-        let queue = self.queues.entry(name.clone()).or_default();
-        queue.order.forget_ids(now);
-        if queue.order.first_sight(dedupe_id, now).is_some() {
-            queue.order.insert(position, Item::default());
-            queue.payloads.insert(position, payload);
-        }
-    }
-
-    fn next(&mut self, name: &Key, lease_secs: u64, now: Timestamp) -> Option<Delivery> {
-        let queue = self.queues.get_mut(name)?;
-        queue.order.forget_ids(now);
-        let Some((position, item)) = queue.order.next(lease_secs, now) else {
-            if queue.order.is_empty() {
-                self.queues.remove(name);
-            }
-            return None;
-        };
-        let payload = Arc::clone(queue.payloads.get(&position)?);
-        let id = DeliveryId { queue: name.clone(), position, delivery: item.deliveries };
-        Some(Delivery { id, payload, deliveries: item.deliveries })
-    }
-
-    fn ack(&mut self, delivery: &DeliveryId) -> Result<(), StorageError> {
-        let Some(queue) = self.queues.get_mut(&delivery.queue) else { return Ok(()) };
-        queue.order.ack(delivery)?;
-        queue.payloads.remove(&delivery.position);
-        Ok(())
-    }
-
-    /// Decides about a delivery in its queue, which is not made if it is unknown.
-    fn update_order<T>(
-        &mut self,
-        delivery: &DeliveryId,
-        decision: impl FnOnce(&mut QueueOrder) -> Result<T, StorageError>,
-    ) -> Result<(), StorageError> {
-        match self.queues.get_mut(&delivery.queue) {
-            Some(queue) => decision(&mut queue.order).map(drop),
-            None => decision(&mut QueueOrder::default()).map(drop),
-        }
-    }
 }
 
 fn ready<T: Send + 'static>(result: Result<T, StorageError>) -> StorageFuture<T> {
@@ -269,7 +236,17 @@ impl Storage for Memory {
     }
 
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
-        ready(limits::check_append(&append).and_then(|()| self.state.lock().append(append)))
+        if let Err(error) = limits::check_append(&append) {
+            return ready(Err(error));
+        }
+        let (mut append, now) = (append, self.now());
+        let riders = std::mem::take(&mut append.riders);
+        let mut state = self.state.lock();
+        ready(state.append(append).inspect(|_| {
+            for change in riders.into_iter().filter_map(|rider| state.ride(rider, now)) {
+                self.watchers.publish(&change);
+            }
+        }))
     }
 
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
@@ -301,15 +278,16 @@ impl Storage for Memory {
         // Published under the lock, so that watchers see changes in the order of their revisions.
         let mut state = self.state.lock();
         ready(state.put(put, now).map(|entry| {
-            self.watchers.publish(&key, || Change::Put(key.clone(), entry.clone()));
-            entry.revision
+            let revision = entry.revision;
+            self.watchers.publish(&Change::Put(key, entry));
+            revision
         }))
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, _: Durability) -> StorageFuture<()> {
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
         let now = self.now();
         let mut state = self.state.lock();
-        ready(state.delete(key, revision, now).map(|()| self.watchers.publish(key, || Change::Deleted(key.clone()))))
+        ready(state.delete(&delete, now).map(|()| self.watchers.publish(&Change::Deleted(delete.key))))
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -341,45 +319,30 @@ impl Storage for Memory {
         ready(self.state.lock().update_head(stream, |head| head.release(stream, fence, now)))
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, _: Durability) -> StorageFuture<()> {
-        let now = self.now();
-        ready(limits::check_enqueue(queue, dedupe_id, &payload).map(|()| {
-            self.state.lock().enqueue(queue, dedupe_id, payload, now);
-        }))
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        let now = self.clock.now().monotonic;
+        let mut state = self.state.lock();
+        let id = SessionId(state.next_number());
+        ready(state.sessions.begin(id, new, now))
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        let now = self.now();
-        ready(Ok(self.state.lock().next(queue, lease_secs, now)))
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        let now = self.clock.now().monotonic;
+        ready(self.state.lock().sessions.renew(id, about, now))
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        let now = self.now();
-        ready(self.state.lock().update_order(delivery, |order| order.extend(delivery, lease_secs, now)))
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        let now = self.clock.now().monotonic;
+        ready(self.state.lock().sessions.end(id, only_if_expired, now))
     }
 
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        ready(self.state.lock().ack(delivery))
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        let now = self.clock.now().monotonic;
+        ready(Ok(self.state.lock().sessions.list(now)))
     }
 
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        let now = self.now();
-        ready(self.state.lock().update_order(delivery, |order| order.nack(delivery, delay_secs, now)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_call_about_an_unknown_queue_leaves_no_queue_behind() {
-        let store = Memory::default();
-        let delivery = DeliveryId { queue: Key::new(["q"]), position: 1, delivery: 1 };
-        let fenced = Some(Err(StorageError::Fenced { key: Key::new(["q"]), current: 0 }));
-        assert_eq!(store.extend(&delivery, 1).now_or_never(), fenced);
-        assert_eq!(store.nack(&delivery, 1).now_or_never(), fenced);
-        assert_eq!(store.ack(&delivery).now_or_never(), Some(Ok(())));
-        assert!(store.state.lock().queues.is_empty());
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.state.lock().sessions.forget(id);
+        ready(Ok(()))
     }
 }

@@ -1,8 +1,8 @@
-//! Where everything durable lives: streams of records, keys with revisions, claims with fences, queues.
+//! Where everything durable lives: streams of records, keys with revisions, claims with fences, sessions of boards.
 //!
 //! [`Storage`] is the only seam between the runtime and a disk or a cluster. It promises no more than what a stream and a
-//! key-value bucket with revisions can do: one write is one record in one stream or one value under one key; there are no
-//! transactions. Payloads are bytes that the storage does not look into; the journal and the actors above encode them.
+//! key-value bucket with revisions can do: one write is one record in one stream, with values that ride on it, or one value under one key; there are no
+//! other transactions. Payloads are bytes that the storage does not look into; the journal and the actors above encode them.
 
 pub(crate) mod board_store;
 pub(crate) mod codec;
@@ -13,8 +13,8 @@ mod journal;
 mod key;
 mod limits;
 mod memory;
-mod queue_order;
 pub(crate) mod recent;
+pub(crate) mod sessions;
 mod shared;
 mod shutdown;
 #[cfg(feature = "sled")]
@@ -24,8 +24,8 @@ mod transfer;
 mod watchers;
 
 pub use self::contract::{
-    Append, Change, Delivery, DeliveryId, Entry, Expected, Fence, Put, Record, Revision, Sequence, Storage,
-    StorageFuture, Watch,
+    Append, Change, Delete, Entry, Expected, Fence, NewSession, Put, Record, Revision, Rider, Sequence, SessionId,
+    SessionInfo, Storage, StorageFuture, Watch,
 };
 pub(crate) use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};
 pub use self::error::StorageError;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
-    ShutdownPolicy, Storage, StorageFuture, Watch,
+    Append, Delete, Durability, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
+    SessionInfo, ShutdownPolicy, Storage, StorageFuture, Watch,
 };
 
 /// Passes every call on to the shared store. Only [`Storage::shutdown_policy`] differs: `Close` becomes `CloseShared`,
@@ -38,8 +38,8 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).put_if_revision(put)
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        (**self).delete_if_revision(key, revision, durability)
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        (**self).delete_if_revision(delete)
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -62,24 +62,24 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).release(stream, fence)
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        (**self).enqueue(queue, dedupe_id, payload, durability)
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        (**self).begin_session(new)
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        (**self).next(queue, lease_secs)
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        (**self).renew_session(id, about)
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        (**self).extend(delivery, lease_secs)
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        (**self).end_session(id, only_if_expired)
     }
 
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        (**self).ack(delivery)
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        (**self).sessions()
     }
 
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        (**self).nack(delivery, delay_secs)
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        (**self).forget_session(id)
     }
 
     fn shutdown_policy(&self) -> ShutdownPolicy {

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream;
 use parking_lot::Mutex;
 
-use super::{Change, Key, KeyPrefix, Watch};
+use super::{Change, KeyPrefix, Watch};
 
 /// Changes that wait for one watcher; more are counted and reported as [`Change::Missed`].
 pub(crate) const WATCH_BOUND: usize = 256;
@@ -51,12 +51,13 @@ impl Watchers {
         .boxed()
     }
 
-    /// Sends a change to the watchers of `key`. `change` is called once for each of them.
-    pub(crate) fn publish(&self, key: &Key, change: impl Fn() -> Change) {
+    /// Sends a change to the watchers of its key.
+    pub(crate) fn publish(&self, change: &Change) {
+        let (Change::Put(key, _) | Change::Deleted(key)) = change else { return };
         self.watchers.lock().retain(|watcher| {
             let Some(mailbox) = watcher.mailbox.upgrade() else { return false };
             if key.starts_with(&watcher.prefix) {
-                mailbox.lock().push(change());
+                mailbox.lock().push(change.clone());
             }
             true
         });

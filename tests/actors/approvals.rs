@@ -449,7 +449,7 @@ async fn approvals_that_are_pending_in_a_store_of_an_older_version_can_be_decide
         for (expected, payload) in (0..).zip(records) {
             let stream = callboard::storage::Journal::stream(run);
             let (fence, durability) = (callboard::storage::Fence::FIRST, Durability::Sync);
-            world.storage.append(Append { stream, fence, expected, payload, durability }).await.unwrap();
+            world.storage.append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await.unwrap();
         }
         let board = handing_off(asking(world.board())).start().await.unwrap();
         let asked = open(&board, 1).await.remove(0);
@@ -521,11 +521,8 @@ async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_res
     let id = open(&third, 1).await[0].id();
     third.shutdown().await;
     let put = Put {
-        key: Key::new(["approval", &*id.to_string()]),
-        value: stored_decision().into(),
         expected: Expected::Absent,
-        ttl_secs: None,
-        durability: Durability::Sync,
+        ..Put::new(Key::new(["approval", &*id.to_string()]), stored_decision().into())
     };
     world.storage.put_if_revision(put).await.unwrap();
     let fourth = start().await.unwrap();

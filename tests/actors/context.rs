@@ -449,7 +449,7 @@ async fn a_turn_that_waits_for_a_change_holds_neither_permit_nor_slot_and_inheri
 async fn smuggle(storage: &dyn Storage, key: &str, copy: &str) {
     let entry = storage.get(&Key::new(["context", "notes", key])).await.unwrap().unwrap();
     let (key, durability) = (Key::new(["context", "notes", copy]), Durability::Sync);
-    let put = Put { key, value: entry.value, expected: Expected::Absent, ttl_secs: None, durability };
+    let put = Put { expected: Expected::Absent, durability, ..Put::new(key, entry.value) };
     storage.put_if_revision(put).await.unwrap();
 }
 

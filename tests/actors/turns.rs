@@ -419,7 +419,7 @@ async fn turns_under_way_finish_on_the_old_value_and_later_ones_use_the_new() {
 async fn an_agent_whose_kept_agents_cannot_be_read_is_not_replaced() {
     let store = Arc::new(Memory::default());
     let (key, value) = (Key::new(["kept-agent", "worker", "worker~helper"]), b"damaged".as_slice().into());
-    let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
+    let put = Put { durability: Durability::Memory, ..Put::new(key, value) };
     store.put_if_revision(put).await.unwrap();
     let says = |text: &'static str| move |_: Turn| async move { Ok(Command::output(text)) };
     let board = builder().storage(store).agent("worker", says("old")).start().await.unwrap();

@@ -7,13 +7,14 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage,
-    StorageError, StorageFuture, Watch,
+    Append, Delete, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageError,
+    StorageFuture, Watch,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::counts::Counter;
+use crate::passing::pass_on;
 
 /// A store that takes its time, and whose appends fail now and then: with the record written, or without.
 #[derive(Debug)]
@@ -124,8 +125,8 @@ impl Storage for Shaky {
         self.later(Box::pin(std::future::ready(Err(no_acknowledgement()))))
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        self.later(self.store.delete_if_revision(key, revision, durability))
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        self.later(self.store.delete_if_revision(delete))
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -148,23 +149,5 @@ impl Storage for Shaky {
         self.later(self.store.release(stream, fence))
     }
 
-    fn enqueue(&self, queue: &Key, id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        self.later(self.store.enqueue(queue, id, payload, durability))
-    }
-
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        self.later(self.store.next(queue, lease_secs))
-    }
-
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        self.later(self.store.extend(delivery, lease_secs))
-    }
-
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.later(self.store.ack(delivery))
-    }
-
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        self.later(self.store.nack(delivery, delay_secs))
-    }
+    pass_on!(store: sessions);
 }

@@ -10,6 +10,6 @@ pub(crate) fn stream(name: &str) -> Key {
 /// Appends a record durably, after so many others.
 pub(crate) async fn append(store: &impl Storage, name: &str, expected: u64, payload: &[u8]) {
     let (stream, payload) = (stream(name), payload.into());
-    let append = Append { stream, fence: Fence::FIRST, expected, payload, durability: Durability::Sync };
+    let append = Append::new(stream, expected, payload);
     assert_eq!(store.append(append).await, Ok(expected + 1));
 }

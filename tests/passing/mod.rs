@@ -14,9 +14,7 @@ macro_rules! pass_on {
     (@ $field:ident get) => { $crate::passing::pass_on!(@ $field get(key: &Key) -> Option<Entry>); };
     (@ $field:ident put_if_revision) => { $crate::passing::pass_on!(@ $field put_if_revision(put: Put) -> Revision); };
     (@ $field:ident delete_if_revision) => {
-        $crate::passing::pass_on!(
-            @ $field delete_if_revision(key: &Key, revision: Revision, durability: Durability) -> ()
-        );
+        $crate::passing::pass_on!(@ $field delete_if_revision(delete: callboard::storage::Delete) -> ());
     };
     (@ $field:ident scan) => {
         $crate::passing::pass_on!(
@@ -33,14 +31,20 @@ macro_rules! pass_on {
         $crate::passing::pass_on!(@ $field renew(stream: &Key, fence: Fence, ttl_secs: u64) -> ());
         $crate::passing::pass_on!(@ $field release(stream: &Key, fence: Fence) -> ());
     };
-    (@ $field:ident queues) => {
+    (@ $field:ident sessions) => {
         $crate::passing::pass_on!(
-            @ $field enqueue(queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> ()
+            @ $field begin_session(new: callboard::storage::NewSession) -> callboard::storage::SessionId
         );
-        $crate::passing::pass_on!(@ $field next(queue: &Key, lease_secs: u64) -> Option<Delivery>);
-        $crate::passing::pass_on!(@ $field extend(delivery: &DeliveryId, lease_secs: u64) -> ());
-        $crate::passing::pass_on!(@ $field ack(delivery: &DeliveryId) -> ());
-        $crate::passing::pass_on!(@ $field nack(delivery: &DeliveryId, delay_secs: u64) -> ());
+        $crate::passing::pass_on!(
+            @ $field renew_session(id: callboard::storage::SessionId, about: std::sync::Arc<[u8]>) -> ()
+        );
+        $crate::passing::pass_on!(
+            @ $field end_session(id: callboard::storage::SessionId, only_if_expired: bool) -> ()
+        );
+        fn sessions(&self) -> StorageFuture<Vec<callboard::storage::SessionInfo>> {
+            self.$field.sessions()
+        }
+        $crate::passing::pass_on!(@ $field forget_session(id: callboard::storage::SessionId) -> ());
     };
     (@ $field:ident $method:ident($($name:ident: $kind:ty),+) -> $answer:ty) => {
         fn $method(&self, $($name: $kind),+) -> StorageFuture<$answer> {

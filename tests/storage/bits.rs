@@ -47,7 +47,7 @@ async fn fill(folder: &Path) -> Kept {
             let records = kept.streams.entry(stream.clone()).or_default();
             for payload in golden().into_iter().chain([long(number)]) {
                 let (expected, bytes) = (records.len() as u64, payload.as_slice().into());
-                let append = Append { stream: stream.clone(), fence, expected, payload: bytes, durability };
+                let append = Append { fence, durability, ..Append::new(stream.clone(), expected, bytes) };
                 store.append(append).await.unwrap();
                 records.push(payload);
             }
@@ -59,7 +59,7 @@ async fn fill(folder: &Path) -> Kept {
                 let (expected, bytes) = (Expected::Any, value.as_slice().into());
                 let ttl_secs = (kind == "context").then_some(1 << 30);
                 store
-                    .put_if_revision(Put { key: key.clone(), value: bytes, expected, ttl_secs, durability })
+                    .put_if_revision(Put { expected, ttl_secs, durability, ..Put::new(key.clone(), bytes) })
                     .await
                     .unwrap();
                 kept.values.insert(key, value.clone());

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record,
-    Revision, Sequence, Storage, StorageFuture, Watch,
+    Append, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence,
+    Storage, StorageFuture, Watch,
 };
 use parking_lot::Mutex;
 
@@ -58,7 +58,7 @@ impl Storage for Ordered {
         self.inside.scan(prefix, after, limit)
     }
 
-    pass_on!(inside: purge, delete_if_revision, watch, claims, queues);
+    pass_on!(inside: purge, delete_if_revision, watch, claims, sessions);
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,11 +138,11 @@ async fn a_store_that_was_written_without_the_index_of_inboxes_gets_it_with_the_
     let before = board.agents().inbox("rare").await.unwrap();
     board.shutdown().await;
     for (key, entry) in store.inside.scan(&Key::new(["inboxes"]).children(), None, 100).await.unwrap() {
-        store.inside.delete_if_revision(&key, entry.revision, Durability::Memory).await.unwrap();
+        store.inside.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await.unwrap();
     }
     for (key, _) in store.inside.scan(&Key::new(["ended"]).children(), None, 100).await.unwrap() {
         let value = Arc::from([].as_slice());
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
+        let put = Put { durability: Durability::Memory, ..Put::new(key, value) };
         store.inside.put_if_revision(put).await.unwrap();
     }
 
@@ -220,7 +220,7 @@ async fn a_store_that_was_written_without_the_list_of_runs_gets_it_with_the_firs
     assert_eq!((before.len(), before[0].agent.as_str(), before[6].agent.as_str()), (7, "lead", "idle"));
     board.shutdown().await;
     for (key, entry) in store.inside.scan(&Key::new(["listed"]).children(), None, 100).await.unwrap() {
-        store.inside.delete_if_revision(&key, entry.revision, Durability::Memory).await.unwrap();
+        store.inside.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await.unwrap();
     }
     for reads in [7, 0] {
         let board = start(&store).await;
@@ -239,7 +239,7 @@ async fn a_run_whose_end_was_noted_in_part_before_a_crash_is_listed_after_the_ne
     let before = pages(&board, 3).await;
     board.shutdown().await;
     let (key, entry) = store.inside.scan(&Key::new(["listed"]).children(), None, 2).await.unwrap().remove(1);
-    store.inside.delete_if_revision(&key, entry.revision, Durability::Memory).await.unwrap();
+    store.inside.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await.unwrap();
     Journal::new(store.clone()).mark_open(run, "board").await.unwrap();
 
     let board = start(&store).await;

@@ -108,7 +108,7 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
             Operation::Append { stream: number, fence, behind, long } => {
                 let fence = fence_of(&fences, number, fence);
                 let expected = u64::saturating_sub(last[usize::from(number)], behind);
-                let append = Append { stream: stream(number), fence, expected, payload: payload(long), durability };
+                let append = Append { fence, durability, ..Append::new(stream(number), expected, payload(long)) };
                 let answer = subject.append(append);
                 match &answer {
                     Ok(sequence) => last[usize::from(number)] = *sequence,
@@ -125,7 +125,7 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
                     Some(0) => Expected::Any,
                     Some(back) => Expected::Revision(u64::saturating_sub(believed + 1, back)),
                 };
-                let put = Put { key: key(number), value: payload(long), expected, ttl_secs, durability };
+                let put = Put { expected, ttl_secs, durability, ..Put::new(key(number), payload(long)) };
                 let answer = subject.put(put);
                 if let Ok(revision) = answer {
                     revisions[usize::from(number)] = revision;
@@ -195,7 +195,7 @@ impl<S: Storage> Subject for Store<S> {
         wait(self.store.put_if_revision(put))
     }
     fn delete(&mut self, key: &Key, revision: u64) -> Result<(), StorageError> {
-        wait(self.store.delete_if_revision(key, revision, Durability::Memory))
+        wait(self.store.delete_if_revision(Delete::new(key, revision, Durability::Memory)))
     }
     fn claim(&mut self, stream: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError> {
         wait(self.store.claim(stream, owner, ttl_secs))

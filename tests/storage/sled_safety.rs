@@ -17,7 +17,7 @@ use crate::common::stores::{append, stream};
 
 async fn put(store: &Sled, name: &str, value: &[u8]) {
     let (key, value, expected) = (stream(name), value.into(), Expected::Any);
-    store.put_if_revision(Put { key, value, expected, ttl_secs: None, durability: Durability::Sync }).await.unwrap();
+    store.put_if_revision(Put { expected, ..Put::new(key, value) }).await.unwrap();
 }
 
 async fn lengths(store: &Sled, name: &str) -> Result<Vec<usize>, StorageError> {
@@ -266,7 +266,7 @@ async fn a_damaged_value_is_reported_for_its_key_alone_and_not_overwritten() {
     corrupt(store.get(&stream("v")).await.map(drop));
     corrupt(store.scan(&Key::new([]).children(), None, 9).await.map(drop));
     let (key, value, expected) = (stream("v"), b"new".as_slice().into(), Expected::Any);
-    let over = Put { key, value, expected, ttl_secs: None, durability: Durability::Sync };
+    let over = Put { expected, ..Put::new(key, value) };
     corrupt(store.put_if_revision(over).await.map(drop));
     assert_eq!(store.scan(&Key::new([]).children(), Some(&stream("v")), 9).await.unwrap().len(), 1);
     assert!(store.get(&stream("w")).await.unwrap().is_some());

@@ -20,14 +20,14 @@ async fn fill(store: &dyn Storage) {
         for expected in 0..records {
             let payload = if expected == 2 { vec![0xab; 100_000] } else { vec![expected as u8; 9] };
             let (stream, payload) = (Key::new(["run", name]), payload.into());
-            let append = Append { stream, fence: Fence::FIRST, expected, payload, durability: Durability::Buffered };
+            let append = Append { durability: Durability::Buffered, ..Append::new(stream, expected, payload) };
             store.append(append).await.unwrap();
         }
     }
     store.purge(&Key::new(["run", "a\0b"]), 7).await.unwrap();
     for (number, ttl_secs) in (0..600).zip([None, Some(10), Some(1000)].into_iter().cycle()) {
         let (key, value) = (Key::new(["context", &*format!("{number:03}")]), vec![number as u8; 5].into());
-        let put = Put { key, value, expected: Expected::Any, ttl_secs, durability: Durability::Buffered };
+        let put = Put { ttl_secs, durability: Durability::Buffered, ..Put::new(key, value) };
         store.put_if_revision(put).await.unwrap();
     }
 }
@@ -176,7 +176,7 @@ async fn a_changed_sequence_is_refused_with_its_line_and_nothing_is_filled_for_i
     for expected in 0..2 {
         let (stream, payload) = (Key::new(["own"]), [1].into());
         let durability = Durability::Buffered;
-        own.append(Append { stream, fence: Fence::FIRST, expected, payload, durability }).await.unwrap();
+        own.append(Append { durability, ..Append::new(stream, expected, payload) }).await.unwrap();
     }
     let change = |text: &str| text.replacen("\"sequence\":1,", "\"sequence\":9999999,", 1);
     let (error, target) = refused(edited(&own, change).await).await;

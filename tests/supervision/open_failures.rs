@@ -42,7 +42,7 @@ async fn lose_notes(world: &World, whole: bool) {
     for (key, entry) in world.storage.scan(&Key::new(["failures"]).children(), None, 100).await.unwrap() {
         // The key itself notes that the list is complete.
         if whole || key.segments().len() > 1 {
-            world.storage.delete_if_revision(&key, entry.revision, Durability::Memory).await.unwrap();
+            world.storage.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await.unwrap();
         }
     }
 }

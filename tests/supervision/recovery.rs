@@ -484,7 +484,7 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     for (run, expected) in [(damaged, last), (unheard, 0)] {
         let payload: Arc<[u8]> = Arc::from(b"garbage".as_slice());
         let (stream, fence, durability) = (Journal::stream(run), Fence::FIRST, Durability::Sync);
-        world.storage.append(Append { stream, fence, expected, payload, durability }).await.unwrap();
+        world.storage.append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await.unwrap();
         journal.mark_open(run, "gone").await.unwrap();
     }
 

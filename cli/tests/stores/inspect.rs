@@ -272,7 +272,7 @@ async fn damage(folder: &Path, ids: &Runs) {
     let expected = sled.read(&stream, 1, 1000).await.unwrap().last().unwrap().sequence;
     let payload = b"no record".as_slice().into();
     let fence = sled.claim(&stream, "test", 60).await.unwrap();
-    sled.append(Append { stream, fence, expected, payload, durability: Durability::Sync }).await.unwrap();
+    sled.append(Append { fence, ..Append::new(stream, expected, payload) }).await.unwrap();
     drop(sled);
     released(folder);
 }

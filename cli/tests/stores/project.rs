@@ -580,7 +580,7 @@ fn fill(folder: &Path) {
         for number in 0..24 {
             let (key, value) = (Key::new(["x", &number.to_string()]), vec![7; 1 << 20].into());
             let (expected, durability) = (Expected::Absent, Durability::Memory);
-            store.put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await.unwrap();
+            store.put_if_revision(Put { expected, durability, ..Put::new(key, value) }).await.unwrap();
         }
         store.close().await.unwrap();
     });

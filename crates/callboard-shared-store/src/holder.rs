@@ -92,7 +92,9 @@ impl Holder {
             Request::Purge { stream, up_to } => done(sled.purge(&stream, up_to)),
             Request::Get { key } => sled.get(&key).map(|read| read.map(|entry| Answer::Entry { entry })).boxed(),
             Request::Put { put } => number(sled.put_if_revision(put)),
-            Request::Delete { key, revision, durability } => done(sled.delete_if_revision(&key, revision, durability)),
+            Request::Delete { key, revision, durability } => {
+                done(sled.delete_if_revision(Delete::new(key, revision, durability)))
+            }
             Request::Scan { prefix, after, limit } => {
                 let read = sled.scan(&prefix, after.as_ref(), limit);
                 read.map(|read| read.map(|entries| Answer::Entries { entries })).boxed()

@@ -61,7 +61,7 @@ const QUEUE: usize = 16_384;
 ///
 /// let key = Key::new(["greeting"]);
 /// let (value, durability) = (b"hello".as_slice().into(), Durability::Sync);
-/// there.put_if_revision(Put { key: key.clone(), value, expected: Expected::Absent, ttl_secs: None, durability }).await?;
+/// there.put_if_revision(Put { expected: Expected::Absent, durability, ..Put::new(key.clone(), value) }).await?;
 /// let entry = here.get(&key).await?;
 /// assert_eq!(entry.map(|entry| entry.value.to_vec()), Some(b"hello".to_vec()));
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
@@ -334,7 +334,11 @@ impl Storage for SharedStore {
 
     fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
         let request = || Request::Delete { key: key.clone(), revision, durability: THERE };
-        self.core.call(|holder| holder.sled.delete_if_revision(key, revision, durability), request, Answer::done)
+        self.core.call(
+            |holder| holder.sled.delete_if_revision(Delete::new(key, revision, durability)),
+            request,
+            Answer::done,
+        )
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {

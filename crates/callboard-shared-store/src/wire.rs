@@ -209,8 +209,8 @@ macro_rules! structs {
 pub(crate) use structs;
 
 structs! {
-    Append { stream, fence, expected, payload, durability }
-    Put { key, value, expected, ttl_secs, durability }
+    Append { fence, durability, ..Append::new(stream, expected, payload) }
+    Put { expected, ttl_secs, durability, ..Put::new(key, value) }
     Record { sequence, payload }
     Entry { value, revision, expires_at }
     Delivery { id, payload, deliveries }

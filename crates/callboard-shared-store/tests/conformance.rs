@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage,
-    StorageFuture, Watch,
+    Append, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
 };
 use callboard::testing::conformance::Subject;
 use callboard_shared_store::SharedStore;
@@ -52,6 +51,6 @@ struct Elsewhere {
 
 impl Storage for Elsewhere {
     pass_on!(
-        client: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, claims, queues
+        client: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, claims, sessions
     );
 }

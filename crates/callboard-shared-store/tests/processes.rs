@@ -28,7 +28,7 @@ fn stores() -> (TempDir, SharedStore, SharedStore) {
 
 fn append(stream: &Key, expected: u64, payload: &str) -> Append {
     let (stream, payload) = (stream.clone(), payload.as_bytes().into());
-    Append { stream, fence: Fence::FIRST, expected, payload, durability: Durability::Sync }
+    Append::new(stream, expected, payload)
 }
 
 fn put(key: &Key, value: &str) -> Put {

@@ -204,11 +204,10 @@ impl ApprovalQueue {
         let via = decision.as_ref().map(|decision| Arc::clone(&decision.via)).unwrap_or_default();
         let stored = StoredDecision { votes: votes.approved.clone(), decision, via };
         let put = Put {
-            key: key(id),
-            value: codec::encode_shared(&stored),
             expected: over.map_or(Expected::Absent, Expected::Revision),
             ttl_secs: Some(envelope.expires_at.since(now).as_secs().saturating_add(KEEP_SECS)),
             durability: self.durability,
+            ..Put::new(key(id), codec::encode_shared(&stored))
         };
         answer_of(self.storage.put_if_revision(put)).await.map(drop)
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::messages::{Durability, Timestamp};
-use crate::storage::{Entry, Expected, Key, KeyPrefix, Put, Storage, StorageError};
+use crate::storage::{Delete, Entry, Key, KeyPrefix, Put, Storage, StorageError};
 
 use super::entries::{self, StoredEntry};
 use super::expiry_index::{self, Expired};
@@ -118,7 +118,11 @@ impl ContextStore {
                     Err(error) => return Err(error),
                 }
                 // A row that was written meanwhile has another revision, and stays.
-                match self.storage.delete_if_revision(row, stored.revision, Durability::Memory).await {
+                match self
+                    .storage
+                    .delete_if_revision(Delete::new(row.clone(), stored.revision, Durability::Memory))
+                    .await
+                {
                     Ok(()) | Err(StorageError::WrongRevision { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -138,7 +142,7 @@ impl ContextStore {
             if entry.is_live(self.now()) {
                 return Ok(ExpiryOutcome::ExpiresAt(expires_at));
             }
-            match self.storage.delete_if_revision(name, revision, self.durability).await {
+            match self.storage.delete_if_revision(Delete::new(name.clone(), revision, self.durability)).await {
                 Ok(()) => return Ok(ExpiryOutcome::Deleted),
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -154,7 +158,7 @@ impl ContextStore {
     /// Writes an index row without waiting for the disk: a later write that is acknowledged on disk includes earlier ones.
     async fn put_note(&self, key: Key) -> Result<(), StorageError> {
         let (value, durability) = ([].as_slice().into(), Durability::Memory);
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability };
+        let put = Put { durability, ..Put::new(key, value) };
         self.storage.put_if_revision(put).await.map(drop)
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::env::Env;
 use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
 use crate::storage::recent::Recent;
-use crate::storage::{Expected, Key, Put, Storage, StorageError, codec};
+use crate::storage::{Delete, Expected, Key, Put, Storage, StorageError, codec};
 
 use super::entries::{self, StoredEntry};
 use super::expiry_timer::ExpiryTimer;
@@ -175,7 +175,7 @@ impl ContextStore {
         let name = entries::entry(namespace, key)?;
         loop {
             let Some((revision, entry)) = self.read(&name).await? else { return Ok(false) };
-            match self.storage.delete_if_revision(&name, revision, self.durability).await {
+            match self.storage.delete_if_revision(Delete::new(name.clone(), revision, self.durability)).await {
                 Ok(()) => return Ok(entry.is_live(self.now())),
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -199,7 +199,7 @@ impl ContextStore {
         if revision != expected {
             return Err(changed(Some(revision)));
         }
-        match self.storage.delete_if_revision(&name, revision, self.durability).await {
+        match self.storage.delete_if_revision(Delete::new(name, revision, self.durability)).await {
             Ok(()) => Ok(true),
             Err(StorageError::WrongRevision { actual, .. }) => Err(changed(actual)),
             Err(error) => Err(error.into()),
@@ -319,7 +319,7 @@ impl ContextStore {
         }
         let expected = there.map_or(Expected::Absent, |there| Expected::Revision(there.revision));
         let value = codec::encode_shared(entry);
-        let put = Put { key: name.clone(), value, expected, ttl_secs: None, durability: self.durability };
+        let put = Put { expected, durability: self.durability, ..Put::new(name.clone(), value) };
         match self.storage.put_if_revision(put).await {
             Ok(revision) => {
                 let mut written = self.written.lock();

@@ -69,7 +69,7 @@ impl Journal {
             }
             let expected = entry.map_or(Expected::Absent, |entry| Expected::Revision(entry.revision));
             let value = codec::encode_shared(&note);
-            let put = Put { key: key.clone(), value, expected, ttl_secs: None, durability };
+            let put = Put { expected, durability, ..Put::new(key.clone(), value) };
             match self.storage.put_if_revision(put).await {
                 Ok(_) => return Ok(note),
                 // Another write was first: look at what it wrote.

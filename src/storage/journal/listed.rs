@@ -167,7 +167,7 @@ mod tests {
         }
         journal.append(&Journal::stream(run(1)), Fence::FIRST, 0, &[], Durability::Memory).await.unwrap();
         let (key, value) = (Key::new([LISTED, "soon"]), Arc::from(b"x".as_slice()));
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
+        let put = Put { durability: Durability::Memory, ..Put::new(key, value) };
         storage.put_if_revision(put).await.unwrap();
         assert_eq!(listed(&journal, None, 9).await, [run(3), run(2), run(1)]);
         journal.forget_ended_before(at(3)).await.unwrap();

@@ -20,7 +20,7 @@ pub(crate) use self::listed::Listing;
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::recent::Recent;
-use super::{Append, Expected, Fence, Key, Put, Revision, Sequence, Storage, StorageError, StorageFuture};
+use super::{Append, Delete, Expected, Fence, Key, Put, Revision, Sequence, Storage, StorageError, StorageFuture};
 
 /// The events of one append.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ impl Journal {
         durability: Durability,
     ) -> StorageFuture<Sequence> {
         let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf::new(events));
-        self.storage.append(Append { stream: stream.clone(), fence, expected, payload, durability })
+        self.storage.append(Append { fence, durability, ..Append::new(stream.clone(), expected, payload) })
     }
 
     /// The events in one record of a journal; `None` if it is not one.
@@ -367,7 +367,7 @@ impl Journal {
     }
 
     fn write_note(&self, key: Key, value: Arc<[u8]>, expected: Expected) -> StorageFuture<Revision> {
-        self.storage.put_if_revision(Put { key, value, expected, ttl_secs: None, durability: Durability::Memory })
+        self.storage.put_if_revision(Put { expected, durability: Durability::Memory, ..Put::new(key, value) })
     }
 
     fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
@@ -378,7 +378,7 @@ impl Journal {
         let storage = Arc::clone(&self.storage);
         async move {
             match storage.get(&key).await? {
-                Some(entry) => storage.delete_if_revision(&key, entry.revision, Durability::Memory).await,
+                Some(entry) => storage.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await,
                 None => Ok(()),
             }
         }
@@ -427,7 +427,7 @@ impl Journal {
                 (Ok(revision), Err(error @ (StorageError::WrongSequence { .. } | StorageError::Fenced { .. }))) => {
                     // It had no note, so it has ended, or was never there.
                     let note = Self::key_of(OPEN, run);
-                    let _ = journal.storage.delete_if_revision(&note, revision, Durability::Memory).await;
+                    let _ = journal.storage.delete_if_revision(Delete::new(note, revision, Durability::Memory)).await;
                     Err(error)
                 }
                 // It is the run's own: a board that takes a run over writes the note under the fence.
@@ -534,7 +534,7 @@ impl Journal {
         let Some(OpenNote::Written(revision)) = self.open_notes.lock().recent.remove(&run) else {
             return self.delete(key);
         };
-        let removed = self.storage.delete_if_revision(&key, revision, Durability::Memory);
+        let removed = self.storage.delete_if_revision(Delete::new(key, revision, Durability::Memory));
         async move {
             match removed.await {
                 Err(StorageError::WrongRevision { .. }) => Ok(()),

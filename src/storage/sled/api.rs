@@ -11,7 +11,7 @@ use super::write_state::Applied;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
 use crate::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
+    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
     ShutdownPolicy, Storage, StorageError, StorageFuture, Watch, limits,
 };
 
@@ -94,8 +94,8 @@ impl Storage for Sled {
         self.change(limits::check_put(&put), || Change::Put(put))
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        self.change_only(Change::Delete { key: key.clone(), revision, durability })
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        self.change_only(Change::Delete(delete))
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -119,32 +119,30 @@ impl Storage for Sled {
         self.change_only(Change::Release { stream: stream.clone(), fence })
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        let allowed = limits::check_enqueue(queue, dedupe_id, &payload);
-        let (queue, dedupe_id) = (queue.clone(), dedupe_id.to_owned());
-        let enqueue = || Change::Enqueue { queue, dedupe_id, payload, durability };
-        self.change(allowed, enqueue).map(|done| done.map(drop)).boxed()
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        let begin = Change::BeginSession(new, self.clock.now().monotonic);
+        self.change(Ok(()), || begin).map(|id| id.map(SessionId)).boxed()
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        let queue = queue.clone();
-        self.submit(|reply| Write::Next { queue, lease_secs, reply })
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        self.change_only(Change::RenewSession(id, about, self.clock.now().monotonic))
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        self.change_only(Change::Extend { delivery: delivery.clone(), lease_secs })
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        self.change_only(Change::EndSession { id, only_if_expired, now: self.clock.now().monotonic })
+    }
+
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        let now = self.clock.now().monotonic;
+        ready(self.shared.sessions(now)).boxed()
+    }
+
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.change_only(Change::ForgetSession(id))
     }
 
     /// Another process, or another board of this one, is to open the folder.
     fn shutdown_policy(&self) -> ShutdownPolicy {
         ShutdownPolicy::Close
-    }
-
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.change_only(Change::Ack { delivery: delivery.clone() })
-    }
-
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        self.change_only(Change::Nack { delivery: delivery.clone(), delay_secs })
     }
 }

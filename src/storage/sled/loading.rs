@@ -1,11 +1,9 @@
-//! What the writer has to know of a stream or a queue that it has not touched for a while.
+//! What the writer has to know of a stream that it has not touched for a while.
 
 use sled::{IVec, Tree};
 
 use super::read_error::ReadError;
-use super::rows::{self, HeadRow, ItemRow};
-use crate::messages::Timestamp;
-use crate::storage::queue_order::{Item, QueueOrder};
+use super::rows::{self, HeadRow};
 use crate::storage::recent::Recent;
 use crate::storage::stream_head::StreamHead;
 use crate::storage::{Key, StorageError, codec};
@@ -30,29 +28,4 @@ pub(super) fn load_head(tree: &Tree, stream: &Key, session: u64) -> Result<Strea
     let first = records.next().map(sequence).transpose()?;
     let last = records.next_back().map(sequence).transpose()?;
     Ok(HeadRow::head(stored, first.map(|first| (first, last.unwrap_or(first))), session))
-}
-
-pub(super) fn load_queue(tree: &Tree, queue: &Key, session: u64) -> Result<QueueOrder, ReadError> {
-    let mut order = QueueOrder::default();
-    for row in tree.scan_prefix(rows::items(queue)).keys() {
-        let row = row?;
-        let position = rows::number_of(&row).ok_or("a row has no number")?;
-        let state = tree.get(rows::item_state(queue, position))?;
-        let item = match state {
-            Some(state) => codec::decode::<ItemRow>(&state).map_err(|error| error.to_string())?.item(session),
-            None => Item::default(),
-        };
-        order.insert(position, item);
-    }
-    let prefix = rows::dedupes(queue);
-    let mut ids = Vec::new();
-    for row in tree.scan_prefix(&prefix) {
-        let (row, sealed) = row?;
-        let until = rows::unseal(&row, &sealed)?;
-        let until = u64::from_le_bytes(until.try_into().map_err(|_| "a dedupe id has no date")?);
-        ids.push((Timestamp::from_millis(until), String::from_utf8_lossy(&row[prefix.len()..]).into_owned()));
-    }
-    ids.sort();
-    ids.into_iter().for_each(|(until, id)| order.remember(id.into(), until));
-    Ok(order)
 }

@@ -82,7 +82,7 @@ const SLED_UNLOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// let store = Sled::open(folder)?;
 /// let stream = Key::new(["run", "1"]);
 /// let payload = b"started".as_slice().into();
-/// store.append(Append { stream: stream.clone(), fence: Fence::FIRST, expected: 0, payload, durability: Durability::Sync }).await?;
+/// store.append(Append::new(stream.clone(), 0, payload)).await?;
 /// drop(store);
 ///
 /// let store = Sled::open(folder)?;

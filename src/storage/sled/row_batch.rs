@@ -142,14 +142,6 @@ impl RowBatch {
         }
     }
 
-    pub(super) fn payload(&self, row: &[u8]) -> Result<Arc<[u8]>, ReadError> {
-        let sealed = self.row(row)?.ok_or("its row is missing")?;
-        match PayloadRow::unseal(row, &sealed)?.content {
-            Content::Inline(bytes) => Ok(bytes.into()),
-            Content::File(name) => self.payloads.read(&name),
-        }
-    }
-
     pub(super) fn expire(&mut self, moment: Timestamp, row: &[u8]) {
         self.next_expiry = self.next_expiry.min(moment);
         self.write(rows::expiry(moment, row), Some(IVec::default()));

@@ -9,16 +9,12 @@ use sled::IVec;
 use super::payloads::PayloadName;
 use crate::messages::Timestamp;
 use crate::storage::codec::Stored;
-use crate::storage::queue_order::Item;
 use crate::storage::stream_head::{Claim, StreamHead};
 use crate::storage::{Fence, Key, Revision, Sequence};
 
 const HEAD: u8 = b'h';
 const RECORD: u8 = b's';
 pub(super) const VALUE: u8 = b'v';
-const ITEM: u8 = b'q';
-const ITEM_STATE: u8 = b'r';
-const DEDUPE: u8 = b'd';
 pub(super) const EXPIRY: u8 = b'x';
 const PAYLOAD: u8 = b'p';
 
@@ -54,26 +50,6 @@ pub(super) fn streams_under(prefix: &[u8]) -> Vec<u8> {
 
 pub(super) fn record(stream: &Key, sequence: Sequence) -> Vec<u8> {
     join(RECORD, &[stream.as_bytes(), &KEY_END, &sequence.to_be_bytes()])
-}
-
-pub(super) fn item(queue: &Key, position: Sequence) -> Vec<u8> {
-    join(ITEM, &[queue.as_bytes(), &KEY_END, &position.to_be_bytes()])
-}
-
-pub(super) fn items(queue: &Key) -> Vec<u8> {
-    join(ITEM, &[queue.as_bytes(), &KEY_END])
-}
-
-pub(super) fn item_state(queue: &Key, position: Sequence) -> Vec<u8> {
-    join(ITEM_STATE, &[queue.as_bytes(), &KEY_END, &position.to_be_bytes()])
-}
-
-pub(super) fn dedupe(queue: &Key, id: &str) -> Vec<u8> {
-    join(DEDUPE, &[queue.as_bytes(), &KEY_END, id.as_bytes()])
-}
-
-pub(super) fn dedupes(queue: &Key) -> Vec<u8> {
-    join(DEDUPE, &[queue.as_bytes(), &KEY_END])
 }
 
 /// The key of the note that `row` expires at a moment; sorts by the moment.
@@ -208,7 +184,7 @@ impl<'a> PayloadRow<'a> {
 pub(super) struct Progress {
     /// Syncs so far.
     pub(super) sync: u64,
-    /// The last revision, fence or queue position that was given out.
+    /// The last revision, fence or session that was given out.
     pub(super) last_number: u64,
     /// How often the store has been opened; claims and leases of earlier sessions are void.
     pub(super) session: u64,
@@ -251,33 +227,6 @@ impl Stored for HeadRow {
     const NAME: &'static str = "sled-head";
 }
 
-/// What has happened to a queued item. Items that were never delivered have no such row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ItemRow {
-    deliveries: u32,
-    not_before: Option<Timestamp>,
-    held: bool,
-    session: u64,
-}
-
-impl ItemRow {
-    pub(super) fn new(item: Item, session: u64) -> Self {
-        Self { deliveries: item.deliveries, not_before: item.not_before, held: item.held, session }
-    }
-
-    pub(super) fn item(self, session: u64) -> Item {
-        let held = self.held && self.session == session;
-        let not_before = self.not_before.filter(|_| held == self.held);
-        Item { deliveries: self.deliveries, not_before, held }
-    }
-}
-
-impl Stored for ItemRow {
-    const SCHEMA: u16 = 0xF003;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "sled-item";
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +242,6 @@ mod tests {
         let at = Timestamp::from_millis(1_767_225_600_000);
         golden::check(folder, &Progress { sync: 300, last_number: 1 << 40, session: 3 });
         golden::check(folder, &HeadRow { last: 5, fence: 70_000, claim: Some(("worker".into(), at)), session: 3 });
-        golden::check(folder, &ItemRow { deliveries: 2, not_before: Some(at), held: true, session: 3 });
     }
 
     #[test]

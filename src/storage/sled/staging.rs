@@ -1,26 +1,27 @@
 //! One batch in the making: every request is decided here, against what is stored and what the batch already holds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sled::IVec;
 
-use super::loading::{load_head, load_queue, remembered};
+use super::loading::{load_head, remembered};
 use super::read_error::ReadError;
 use super::row_batch::RowBatch;
-use super::rows::{self, HeadRow, ItemRow, PayloadRow, Progress};
+use super::rows::{self, HeadRow, PayloadRow, Progress};
 use super::writes::Change;
 use crate::messages::Timestamp;
 use crate::storage::codec;
-use crate::storage::queue_order::{Item, QueueOrder};
 use crate::storage::recent::Recent;
+use crate::storage::sessions::Sessions;
 use crate::storage::stream_head::StreamHead;
 use crate::storage::{
-    self as storage, Append, Delivery, DeliveryId, Entry, Expected, Fence, Key, Put, Revision, Sequence, StorageError,
+    self as storage, Append, Delete, Entry, Expected, Fence, Key, Put, Revision, Rider, Sequence, SessionId,
+    StorageError,
 };
 
-/// Streams, queues and values whose state the writer remembers.
+/// Streams and values whose state the writer remembers.
 const HEADS: usize = 65_536;
-const QUEUES: usize = 4_096;
 const VALUES: usize = 16_384;
 
 /// Why a request does not go ahead.
@@ -42,16 +43,16 @@ pub(super) struct Staging {
     pub(super) rows: RowBatch,
     progress: Progress,
     heads: Recent<Key, StreamHead>,
-    queues: Recent<Key, QueueOrder>,
     /// Revisions of values that are a row and nothing else: no expiry, no payload file. Replacing one needs no look at it.
     plain: Recent<Key, Revision>,
-    changes: Vec<(Key, storage::Change)>,
+    changes: Vec<storage::Change>,
+    pub(super) sessions: Sessions,
 }
 
 impl Staging {
     pub(super) fn new(rows: RowBatch, progress: Progress) -> Self {
-        let (heads, queues, plain) = (Recent::new(HEADS), Recent::new(QUEUES), Recent::new(VALUES));
-        Self { rows, progress, heads, queues, plain, changes: Vec::new() }
+        let (heads, plain) = (Recent::new(HEADS), Recent::new(VALUES));
+        Self { rows, progress, heads, plain, changes: Vec::new(), sessions: Sessions::default() }
     }
 
     pub(super) fn progress(&self) -> Progress {
@@ -61,10 +62,10 @@ impl Staging {
     /// Decides about a change and stages it.
     pub(super) fn stage(&mut self, change: Change, now: Timestamp) -> Result<u64, StageError> {
         match change {
-            Change::Append(append) => self.append(append),
+            Change::Append(append) => self.append(append, now),
             Change::Purge { stream, up_to } => self.purge(&stream, up_to, now),
             Change::Put(put) => self.put(put, now),
-            Change::Delete { key, revision, durability: _ } => self.delete(key, revision, now),
+            Change::Delete(delete) => self.delete(delete, now),
             Change::Claim { stream, owner, ttl_secs } => {
                 let fence = Fence(self.next_number());
                 self.update_head(&stream, |head| head.claim(&stream, &owner, ttl_secs, fence, now).map(|fence| fence.0))
@@ -75,29 +76,56 @@ impl Staging {
             Change::Release { stream, fence } => {
                 self.update_head(&stream, |head| head.release(&stream, fence, now).map(|()| 0))
             }
-            Change::Enqueue { queue, dedupe_id, payload, durability: _ } => {
-                self.enqueue(&queue, &dedupe_id, &payload, now)
+            Change::BeginSession(new, now) => {
+                let id = SessionId(self.next_number());
+                Ok(self.sessions.begin(id, new, now)?.0)
             }
-            Change::Extend { delivery, lease_secs } => {
-                let item = self.queue(&delivery.queue)?.extend(&delivery, lease_secs, now)?;
-                self.write_item_state(&delivery.queue, delivery.position, item);
-                Ok(0)
+            Change::RenewSession(id, about, now) => Ok(self.sessions.renew(id, about, now).map(|()| 0)?),
+            Change::EndSession { id, only_if_expired, now } => {
+                Ok(self.sessions.end(id, only_if_expired, now).map(|()| 0)?)
             }
-            Change::Ack { delivery } => self.ack(&delivery),
-            Change::Nack { delivery, delay_secs } => {
-                let item = self.queue(&delivery.queue)?.nack(&delivery, delay_secs, now)?;
-                self.write_item_state(&delivery.queue, delivery.position, item);
+            Change::ForgetSession(id) => {
+                self.sessions.forget(id);
                 Ok(0)
             }
         }
     }
 
-    fn append(&mut self, append: Append) -> Result<u64, StageError> {
-        let Append { stream, fence, expected, payload, durability: _ } = append;
+    fn append(&mut self, append: Append, now: Timestamp) -> Result<u64, StageError> {
+        let Append { stream, fence, expected, payload, durability: _, session, riders } = append;
+        self.sessions.check(session)?;
+        // What could refuse a rider comes before the append is admitted.
+        for Rider::Put { key, .. } | Rider::Delete { key } in &riders {
+            self.value_row(key, &rows::value(key))?;
+        }
         let sequence = self.head(&stream)?.append(&stream, fence, expected)?;
         let row = rows::record(&stream, sequence);
         self.rows.hold(row, 0, None, &payload).map_err(StageError::Broken)?;
+        for rider in riders {
+            self.ride(rider, now).map_err(|error| match error {
+                StageError::Refused(error) => StageError::Broken(error.to_string()),
+                broken @ StageError::Broken(_) => broken,
+            })?;
+        }
         Ok(sequence)
+    }
+
+    /// Stages what rides on an append.
+    fn ride(&mut self, rider: Rider, now: Timestamp) -> Result<(), StageError> {
+        match rider {
+            Rider::Put { key, value } => {
+                let row = rows::value(&key);
+                self.displace(&key, &row, Expected::Any, now)?;
+                self.replace(key, row, value, None)?;
+            }
+            Rider::Delete { key } => {
+                let row = rows::value(&key);
+                if self.displace(&key, &row, Expected::Any, now)? {
+                    self.remove(key, row);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn purge(&mut self, stream: &Key, up_to: Sequence, now: Timestamp) -> Result<u64, StageError> {
@@ -110,10 +138,21 @@ impl Staging {
     }
 
     fn put(&mut self, put: Put, now: Timestamp) -> Result<u64, StageError> {
-        let Put { key, value, expected, ttl_secs, durability: _ } = put;
+        let Put { key, value, expected, ttl_secs, durability: _, session } = put;
+        self.sessions.check(session)?;
         let row = rows::value(&key);
         self.displace(&key, &row, expected, now)?;
-        let expires_at = ttl_secs.map(|secs| now + Duration::from_secs(secs));
+        self.replace(key, row, value, ttl_secs.map(|secs| now + Duration::from_secs(secs)))
+    }
+
+    /// Stages a value in place of what was displaced.
+    fn replace(
+        &mut self,
+        key: Key,
+        row: Vec<u8>,
+        value: Arc<[u8]>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<u64, StageError> {
         let revision = self.next_number();
         if let Some(moment) = expires_at {
             self.rows.expire(moment, &row);
@@ -124,73 +163,50 @@ impl Staging {
         } else {
             self.plain.remove(&key);
         }
-        let entry = Entry { value, revision, expires_at };
-        self.changes.push((key.clone(), storage::Change::Put(key, entry)));
+        self.changes.push(storage::Change::Put(key, Entry { value, revision, expires_at }));
         Ok(revision)
     }
 
-    fn delete(&mut self, key: Key, revision: u64, now: Timestamp) -> Result<u64, StageError> {
+    fn delete(&mut self, delete: Delete, now: Timestamp) -> Result<u64, StageError> {
+        let Delete { key, revision, durability: _, session } = delete;
+        self.sessions.check(session)?;
         let row = rows::value(&key);
         self.displace(&key, &row, Expected::Revision(revision), now)?;
+        self.remove(key, row);
+        Ok(0)
+    }
+
+    /// Stages the removal of what was displaced.
+    fn remove(&mut self, key: Key, row: Vec<u8>) {
         self.rows.write(row, None);
         self.plain.remove(&key);
-        self.changes.push((key.clone(), storage::Change::Deleted(key)));
-        Ok(0)
+        self.changes.push(storage::Change::Deleted(key));
     }
 
-    /// Checks what a key holds, and forgets what was noted because of it. The caller replaces or removes the row.
-    fn displace(&mut self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<(), StorageError> {
-        if let Some(revision) = self.plain.get(key) {
-            return expected.check(key, Some(*revision));
+    /// The row of a value; `None` also for one that is remembered to be a row and nothing else.
+    fn value_row(&mut self, key: &Key, row: &[u8]) -> Result<Option<IVec>, StorageError> {
+        if self.plain.get(key).is_some() {
+            return Ok(None);
         }
         let sealed = self.rows.row(row).map_err(|error| error.of(key))?;
-        let payload_row = sealed.as_deref().map(|sealed| PayloadRow::unseal(row, sealed)).transpose();
-        let payload_row = payload_row.map_err(|detail| ReadError::Damaged(detail).of(key))?;
+        let unsealed = sealed.as_deref().map(|sealed| PayloadRow::unseal(row, sealed)).transpose();
+        unsealed.map_err(|detail| ReadError::Damaged(detail).of(key))?;
+        Ok(sealed)
+    }
+
+    /// Checks what a key holds, and forgets what was noted because of it; whether there is a row, which the caller replaces or removes.
+    fn displace(&mut self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<bool, StorageError> {
+        if let Some(revision) = self.plain.get(key) {
+            return expected.check(key, Some(*revision)).map(|()| true);
+        }
+        let sealed = self.value_row(key, row)?;
+        let payload_row = sealed.as_deref().and_then(|sealed| PayloadRow::unseal(row, sealed).ok());
         let live = payload_row.as_ref().filter(|value| value.expires_at.is_none_or(|moment| now < moment));
         expected.check(key, live.map(|value| value.revision))?;
-        if let Some(payload_row) = payload_row {
-            self.rows.forget_notes(row, &payload_row);
+        if let Some(payload_row) = &payload_row {
+            self.rows.forget_notes(row, payload_row);
         }
-        Ok(())
-    }
-
-    fn enqueue(&mut self, queue: &Key, dedupe_id: &str, payload: &[u8], now: Timestamp) -> Result<u64, StageError> {
-        let position = self.next_number();
-        let order = self.queue(queue)?;
-        order.forget_ids(now);
-        if let Some(until) = order.first_sight(dedupe_id, now) {
-            order.insert(position, Item::default());
-            let dedupe = rows::dedupe(queue, dedupe_id);
-            self.rows.expire(until, &dedupe);
-            let sealed = rows::seal(&dedupe, &[&until.as_millis().to_le_bytes()]);
-            self.rows.write(dedupe, Some(sealed));
-            self.rows.hold(rows::item(queue, position), 0, None, payload).map_err(StageError::Broken)?;
-        }
-        Ok(0)
-    }
-
-    /// Delivers the next item of a queue.
-    pub(super) fn next(
-        &mut self,
-        queue: &Key,
-        lease_secs: u64,
-        now: Timestamp,
-    ) -> Result<Option<Delivery>, StorageError> {
-        let order = self.queue(queue)?;
-        order.forget_ids(now);
-        let Some((position, item)) = order.next(lease_secs, now) else { return Ok(None) };
-        self.write_item_state(queue, position, item);
-        let payload = self.rows.payload(&rows::item(queue, position)).map_err(|error| error.of(queue))?;
-        let id = DeliveryId { queue: queue.clone(), position, delivery: item.deliveries };
-        Ok(Some(Delivery { id, payload, deliveries: item.deliveries }))
-    }
-
-    fn ack(&mut self, delivery: &DeliveryId) -> Result<u64, StageError> {
-        if self.queue(&delivery.queue)?.ack(delivery)? {
-            self.rows.remove(rows::item(&delivery.queue, delivery.position)).map_err(StageError::Broken)?;
-            self.rows.write(rows::item_state(&delivery.queue, delivery.position), None);
-        }
-        Ok(0)
+        Ok(payload_row.is_some())
     }
 
     fn next_number(&mut self) -> u64 {
@@ -198,7 +214,7 @@ impl Staging {
         self.progress.last_number
     }
 
-    // Heads and queues.
+    // Heads.
 
     fn head(&mut self, stream: &Key) -> Result<&mut StreamHead, StorageError> {
         let Self { rows, heads, progress, .. } = self;
@@ -229,22 +245,11 @@ impl Staging {
         Ok(())
     }
 
-    fn queue(&mut self, queue: &Key) -> Result<&mut QueueOrder, StorageError> {
-        let Self { rows, queues, progress, .. } = self;
-        remembered(queues, queue, || load_queue(rows.tree(), queue, progress.session))
-    }
-
-    fn write_item_state(&mut self, queue: &Key, position: Sequence, item: Item) {
-        let state = codec::encode(&ItemRow::new(item, self.progress.session));
-        self.rows.write(rows::item_state(queue, position), Some(IVec::from(state)));
-    }
-
     // The end of a batch.
 
     /// Applies the batch to the tree, where readers see it. Whether anything has changed, and the changes to publish.
-    pub(super) fn apply(&mut self) -> sled::Result<(bool, Vec<(Key, storage::Change)>)> {
+    pub(super) fn apply(&mut self) -> sled::Result<(bool, Vec<storage::Change>)> {
         self.heads.turn();
-        self.queues.turn();
         self.plain.turn();
         let changes = std::mem::take(&mut self.changes);
         Ok((self.rows.apply()?, changes))

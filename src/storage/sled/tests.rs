@@ -86,7 +86,7 @@ fn folder() -> TempDir {
 }
 
 fn append(stream: &str, expected: Sequence, payload: &[u8], durability: Durability) -> Append {
-    Append { stream: Key::new([stream]), fence: Fence::FIRST, expected, payload: payload.into(), durability }
+    Append { durability, ..Append::new(Key::new([stream]), expected, payload.into()) }
 }
 
 #[tokio::test]
@@ -301,7 +301,7 @@ async fn a_payload_file_lives_as_long_as_something_refers_to_it() {
     let big: Arc<[u8]> = vec![1; 70_000].into();
     let put = |key: &str, value: &Arc<[u8]>| {
         let (key, value, expected) = (Key::new([key]), Arc::clone(value), Expected::Any);
-        store.put_if_revision(Put { key, value, expected, ttl_secs: None, durability: Durability::Sync })
+        store.put_if_revision(Put { expected, ..Put::new(key, value) })
     };
     store.append(append("a", 0, &big, Durability::Sync)).await.unwrap();
     put("k", &big).await.unwrap();
@@ -337,18 +337,15 @@ async fn expired_rows_are_removed_and_nothing_is_left_of_them() {
     let rows = || store.shared.open.read().as_ref().unwrap().db.len();
     store
         .put_if_revision(Put {
-            key: Key::new(["other"]),
-            value: b"x".as_slice().into(),
-            expected: Expected::Any,
-            ttl_secs: None,
             durability: Durability::Memory,
+            ..Put::new(Key::new(["other"]), b"x".as_slice().into())
         })
         .await
         .unwrap();
     let before = rows();
     for number in 0..100 {
         let (key, value) = (Key::new([&*number.to_string()]), vec![number; 70_000].into());
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: Some(10), durability: Durability::Memory };
+        let put = Put { ttl_secs: Some(10), durability: Durability::Memory, ..Put::new(key, value) };
         store.put_if_revision(put).await.unwrap();
     }
     store.enqueue(&Key::new(["q"]), "id", b"x".as_slice().into(), Durability::Memory).await.unwrap();

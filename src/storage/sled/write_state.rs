@@ -15,7 +15,7 @@ use super::staging::{StageError, Staging};
 use super::writes::{Answer, Change, Request, Write};
 use crate::env::{Clock, SystemClock};
 use crate::messages::{Durability, Timestamp};
-use crate::storage::StorageError;
+use crate::storage::{SessionInfo, StorageError};
 
 /// Within this time after its acknowledgement a buffered write is on disk, give or take one sync.
 const BUFFERED_FOR: Duration = Duration::from_millis(80);
@@ -85,9 +85,7 @@ impl WriteState {
             self.sync_by = Some(self.timer.now().monotonic + self.buffered_for);
             self.wants_writer = true;
         }
-        for (key, change) in changes {
-            shared.watchers.publish(&key, || change.clone());
-        }
+        changes.iter().for_each(|change| shared.watchers.publish(change));
         Ok(())
     }
 
@@ -146,6 +144,12 @@ pub(super) enum Applied {
 }
 
 impl Shared {
+    /// The sessions of the open store.
+    pub(super) fn sessions(&self, now: Duration) -> Result<Vec<SessionInfo>, StorageError> {
+        let sessions = self.state.lock().as_ref().map(|state| state.staging.sessions.list(now));
+        sessions.ok_or_else(|| self.why_stopped())
+    }
+
     /// Applies a change on this thread and answers it, if it is a short one and the queue is empty; else returns it.
     pub(super) fn apply_here(&self, change: Change, now: Timestamp) -> Result<Applied, Change> {
         if !change.is_short() || self.permits.available_permits() < QUEUE {
@@ -173,7 +177,7 @@ impl Shared {
             Durability::Buffered | Durability::Memory => Applied::Now(answer),
             Durability::Sync => {
                 let (reply, synced) = oneshot::channel();
-                state.hold_back(Answer::Number(reply, answer));
+                state.hold_back(Answer { reply, answer });
                 Applied::Soon(synced)
             }
         };

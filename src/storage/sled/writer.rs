@@ -136,7 +136,7 @@ impl Writer {
                 (all, permit) => *all = all.take().or(permit),
             }
             taken += 1;
-            writes += usize::from(matches!(write, Write::Change(..) | Write::Next { .. }));
+            writes += usize::from(matches!(write, Write::Change(..)));
             if !stage(&mut state, &self.shared, write, now, waiting)? {
                 break;
             }
@@ -233,15 +233,11 @@ fn stage(
                     return Err(reason);
                 }
             };
-            let answer = Answer::Number(reply, answer);
+            let answer = Answer { reply, answer };
             match durability {
                 Durability::Sync => state.hold_back(answer),
                 Durability::Buffered | Durability::Memory => waiting.for_apply.push(answer),
             }
-        }
-        Write::Next { queue, lease_secs, reply } => {
-            let item = state.staging.next(&queue, lease_secs, now);
-            waiting.for_apply.push(Answer::Item(reply, item));
         }
         Write::Wake => {}
         Write::Close(reply) => {

@@ -1,12 +1,15 @@
 //! The requests to the writer, and their answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::payloads::MAX_INLINE;
 use crate::messages::Timestamp;
-use crate::storage::{Append, Delivery, DeliveryId, Durability, Fence, Key, Put, Revision, Sequence, StorageError};
+use crate::storage::{
+    Append, Delete, Durability, Fence, Key, NewSession, Put, Rider, Sequence, SessionId, StorageError,
+};
 
 /// The sender of an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StorageError>>;
@@ -22,10 +25,8 @@ pub(super) struct Request {
 
 /// The operation of a request.
 pub(super) enum Write {
-    /// A change that is answered with a number: a sequence, a revision, a fence, or 0.
+    /// A change that is answered with a number: a sequence, a revision, a fence, the id of a session, or 0.
     Change(Change, Reply<u64>),
-    /// The next item of a queue.
-    Next { queue: Key, lease_secs: u64, reply: Reply<Option<Delivery>> },
     /// Wakes the writer: what callers have applied has to be synced.
     Wake,
     /// Sync, give the folder back and end.
@@ -37,31 +38,31 @@ pub(super) enum Change {
     Append(Append),
     Purge { stream: Key, up_to: Sequence },
     Put(Put),
-    Delete { key: Key, revision: Revision, durability: Durability },
+    Delete(Delete),
     Claim { stream: Key, owner: String, ttl_secs: u64 },
     Renew { stream: Key, fence: Fence, ttl_secs: u64 },
     Release { stream: Key, fence: Fence },
-    Enqueue { queue: Key, dedupe_id: String, payload: Arc<[u8]>, durability: Durability },
-    Extend { delivery: DeliveryId, lease_secs: u64 },
-    Ack { delivery: DeliveryId },
-    Nack { delivery: DeliveryId, delay_secs: u64 },
+    BeginSession(NewSession, Duration),
+    RenewSession(SessionId, Arc<[u8]>, Duration),
+    EndSession { id: SessionId, only_if_expired: bool, now: Duration },
+    ForgetSession(SessionId),
 }
 
 impl Change {
     /// Whether it changes a row or two and needs no payload file.
     pub(super) fn is_short(&self) -> bool {
         match self {
-            Self::Append(append) => append.payload.len() <= MAX_INLINE,
+            Self::Append(append) => append.payload.len() <= MAX_INLINE && append.riders.iter().all(is_short),
             Self::Put(put) => put.value.len() <= MAX_INLINE && put.ttl_secs.is_none(),
-            Self::Delete { .. } => true,
+            Self::Delete(_) => true,
             Self::Purge { .. }
             | Self::Claim { .. }
             | Self::Renew { .. }
             | Self::Release { .. }
-            | Self::Enqueue { .. }
-            | Self::Extend { .. }
-            | Self::Ack { .. }
-            | Self::Nack { .. } => false,
+            | Self::BeginSession(..)
+            | Self::RenewSession(..)
+            | Self::EndSession { .. }
+            | Self::ForgetSession(_) => false,
         }
     }
 
@@ -69,30 +70,32 @@ impl Change {
         match self {
             Self::Append(append) => append.durability,
             Self::Put(put) => put.durability,
-            Self::Delete { durability, .. } | Self::Enqueue { durability, .. } => *durability,
-            Self::Purge { .. }
-            | Self::Claim { .. }
-            | Self::Renew { .. }
-            | Self::Release { .. }
-            | Self::Extend { .. }
-            | Self::Ack { .. }
-            | Self::Nack { .. } => Durability::Buffered,
+            Self::Delete(delete) => delete.durability,
+            Self::Purge { .. } | Self::Claim { .. } | Self::Renew { .. } | Self::Release { .. } => Durability::Buffered,
+            // Nothing of them is on disk.
+            Self::BeginSession(..) | Self::RenewSession(..) | Self::EndSession { .. } | Self::ForgetSession(_) => {
+                Durability::Memory
+            }
         }
     }
 }
 
+fn is_short(rider: &Rider) -> bool {
+    match rider {
+        Rider::Put { value, .. } => value.len() <= MAX_INLINE,
+        Rider::Delete { .. } => true,
+    }
+}
+
 /// An answer that is held until the change is applied or synced.
-pub(super) enum Answer {
-    Number(Reply<u64>, Result<u64, StorageError>),
-    Item(Reply<Option<Delivery>>, Result<Option<Delivery>, StorageError>),
+pub(super) struct Answer {
+    pub(super) reply: Reply<u64>,
+    pub(super) answer: Result<u64, StorageError>,
 }
 
 impl Answer {
     /// Sends the answer; a caller that is gone is ignored.
     pub(super) fn send(self) {
-        match self {
-            Self::Number(reply, answer) => drop(reply.send(answer)),
-            Self::Item(reply, answer) => drop(reply.send(answer)),
-        }
+        let _ = self.reply.send(self.answer);
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::checks::{Checks, OTHER_COPY};
 use super::codec::MAX_PAYLOAD;
-use super::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
+use super::{Append, Delete, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
 use crate::messages::Timestamp;
 
 /// The version of the text that is written, and the newest that is read.
@@ -40,7 +40,7 @@ const PAGE: usize = 256;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let (from, to) = (Memory::default(), Memory::default());
 /// let (key, value) = (Key::new(["a"]), b"1".as_slice().into());
-/// from.put_if_revision(Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Sync }).await?;
+/// from.put_if_revision(Put::new(key, value)).await?;
 /// let moved = Transfer::copy(&from, &to, Timestamp::default()).await?;
 /// assert_eq!(moved.values, 1);
 /// # Ok(())
@@ -343,6 +343,8 @@ impl<'a> Target<'a> {
             StorageError::TooLarge { .. } => wrong(format!("{error}; {OTHER_COPY}")),
             StorageError::Fenced { .. }
             | StorageError::Held { .. }
+            | StorageError::NameTaken { .. }
+            | StorageError::SessionLives { .. }
             | StorageError::Corrupt { .. }
             | StorageError::Unavailable { .. }
             | StorageError::Open { .. }
@@ -382,7 +384,7 @@ impl<'a> Target<'a> {
                 let ttl_secs = expires_at.map(|moment| moment.since(self.now).as_millis().div_ceil(1000) as u64);
                 if ttl_secs != Some(0) {
                     let (expected, durability) = (Expected::Absent, Durability::Buffered);
-                    self.store.put_if_revision(Put { key, value, expected, ttl_secs, durability }).await?;
+                    self.store.put_if_revision(Put { expected, ttl_secs, durability, ..Put::new(key, value) }).await?;
                     self.moved.values += 1;
                 }
             }
@@ -405,15 +407,15 @@ impl<'a> Target<'a> {
 
     async fn append(&self, stream: &Key, expected: Sequence, payload: Arc<[u8]>) -> Result<Sequence, StorageError> {
         let (stream, fence, durability) = (stream.clone(), Fence::FIRST, Durability::Buffered);
-        self.store.append(Append { stream, fence, expected, payload, durability }).await
+        self.store.append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await
     }
 
     /// Makes everything durable: a synced write takes all earlier ones with it.
     async fn finish(self) -> Result<Transfer, TransferError> {
         let (key, value, durability) = (Key::new(["callboard", "transferred"]), Arc::from([]), Durability::Sync);
-        let put = Put { key: key.clone(), value, expected: Expected::Absent, ttl_secs: None, durability };
+        let put = Put { expected: Expected::Absent, durability, ..Put::new(key.clone(), value) };
         let revision = self.store.put_if_revision(put).await?;
-        self.store.delete_if_revision(&key, revision, durability).await?;
+        self.store.delete_if_revision(Delete::new(key, revision, durability)).await?;
         Ok(self.moved)
     }
 }

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 
 use super::script::{Contents, CrashScript, WriteReport, claimed};
 use super::subject::expect;
-use crate::storage::{Durability, Expected, Key, Put, Storage};
+use crate::storage::{Key, Put, Storage};
 
 /// The environment of the child: the path of the store, and the script that it plays.
 const PATH: &str = "CALLBOARD_CRASH_PATH";
@@ -49,7 +49,6 @@ struct Life {
     script: CrashScript,
     reports: Vec<WriteReport>,
     found: Contents,
-    positions: Vec<u64>,
 }
 
 impl Mortal {
@@ -97,7 +96,7 @@ impl Mortal {
     async fn live(&self, path: PathBuf, seed: &str) {
         let Ok(seed) = seed.parse() else { panic!("{SCRIPT}={seed:?} is not a number") };
         let store = (self.open)(path).await;
-        let (base, _) = expect(Contents::read(&*store).await);
+        let base = expect(Contents::read(&*store).await);
         CrashScript::new(seed, base).play(&*store, u64::MAX).for_each(async |report| println!("{report}")).await;
     }
 
@@ -120,8 +119,8 @@ impl Mortal {
                 reports
             }
         };
-        let (found, positions) = expect(Contents::read(&*self.open().await).await);
-        Life { script, reports, found, positions }
+        let found = expect(Contents::read(&*self.open().await).await);
+        Life { script, reports, found }
     }
 
     fn kill_after(&self, test: &str, seed: u64, lines: usize) -> Vec<WriteReport> {
@@ -171,8 +170,7 @@ impl Drop for Mortal {
 }
 
 fn marker(name: &str) -> Put {
-    let (key, value, expected) = (Key::new(["crash", name]), b"x".as_slice().into(), Expected::Any);
-    Put { key, value, expected, ttl_secs: None, durability: Durability::Sync }
+    Put::new(Key::new(["crash", name]), b"x".as_slice().into())
 }
 
 /// Everything up to the last acknowledged `Sync` write, whatever its own durability was.
@@ -185,12 +183,12 @@ pub(super) async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store
         .await;
 }
 
-/// Long and short payloads, records, values and queues: in the order in which they were issued, each whole.
+/// Long and short payloads, records and values: in the order in which they were issued, each whole.
 pub(super) async fn what_a_crash_leaves_is_a_beginning_of_what_was_written(store: Mortal) {
     store.lives(async |life| assert!(life.script.kept(&life.reports, &life.found).is_some())).await;
 }
 
-/// Revisions, fences and queue positions.
+/// Revisions and fences.
 pub(super) async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
     store
         .lives(async |life| {
@@ -198,19 +196,6 @@ pub(super) async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
             let opened = store.open().await;
             assert!(expect(opened.claim(&claimed(), "script", 60).await).0 > fence);
             assert!(expect(opened.put_if_revision(marker("after")).await) > revision);
-            assert!(life.positions.is_sorted_by(|one, next| one < next), "{:?}", life.positions);
-        })
-        .await;
-}
-
-/// A caller that does not know whether an item was queued before the crash may queue it again.
-pub(super) async fn a_repeated_enqueue_is_a_repeat_across_a_crash(store: Mortal) {
-    store
-        .lives(async |life| {
-            let Some(kept) = life.script.kept(&life.reports, &life.found) else { panic!("another rule is broken") };
-            let opened = store.open().await;
-            life.script.queue_again(&*opened, kept).await;
-            assert_eq!(expect(Contents::read(&*opened).await).0, life.found);
         })
         .await;
 }

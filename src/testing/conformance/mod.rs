@@ -32,7 +32,6 @@
 
 mod claims;
 mod crashes;
-mod queues;
 mod reopening;
 mod script;
 mod streams;
@@ -158,16 +157,6 @@ macro_rules! storage_conformance {
                 a_claim_that_ran_out_keeps_an_emptied_stream
                 fences_never_come_twice
             }
-            queues {
-                items_come_out_in_the_order_they_went_in
-                a_leased_item_is_not_delivered_until_the_lease_runs_out
-                an_extended_lease_lasts_longer
-                an_acknowledged_item_is_gone
-                a_returned_item_returns_after_its_delay
-                an_older_delivery_is_fenced
-                a_repeated_dedupe_id_adds_nothing_for_two_minutes
-                queues_do_not_share_items_or_ids
-            }
         }
     };
     (@reopening ($($use:tt)*)) => {
@@ -180,9 +169,6 @@ macro_rules! storage_conformance {
                 purges_hold_after_reopening
                 expiry_holds_after_reopening
                 claims_of_the_process_before_are_void_and_fences_still_grow
-                queues_are_there_after_reopening
-                leases_of_the_process_before_are_void
-                dedupe_ids_are_remembered_after_reopening
             }
         }
     };
@@ -192,7 +178,6 @@ macro_rules! storage_conformance {
                 what_was_acknowledged_as_synced_is_there_after_a_crash
                 what_a_crash_leaves_is_a_beginning_of_what_was_written
                 no_number_is_given_out_twice_across_a_crash
-                a_repeated_enqueue_is_a_repeat_across_a_crash
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Rules of stores that outlive their process: the last handle is dropped and the store opened again.
 
 use super::subject::{Subject, expect, text};
-use crate::storage::{Append, Durability, Expected, Fence, Key, Put, StorageError};
+use crate::storage::{Append, Delete, Durability, Expected, Fence, Key, Put, StorageError};
 
 fn stream() -> Key {
     Key::new(["run", "1"])
@@ -26,7 +26,7 @@ pub(super) async fn synced_records_are_there_after_reopening(mut subject: Subjec
 pub(super) async fn synced_values_are_there_after_reopening(mut subject: Subject) {
     let kept = expect(subject.put(&key("kept"), "x", Expected::Any).await);
     let deleted = expect(subject.put(&key("deleted"), "y", Expected::Any).await);
-    expect(subject.store().delete_if_revision(&key("deleted"), deleted, Durability::Sync).await);
+    expect(subject.store().delete_if_revision(Delete::new(key("deleted"), deleted, Durability::Sync)).await);
     subject.reopen().await;
     let found = expect(subject.store().scan(&Key::new([]).children(), None, 9).await);
     let found: Vec<_> = found.into_iter().map(|(key, entry)| (key, text(&entry.value), entry.revision)).collect();
@@ -37,9 +37,9 @@ pub(super) async fn synced_values_are_there_after_reopening(mut subject: Subject
 pub(super) async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject: Subject) {
     for (expected, durability) in (0..).zip([Durability::Memory, Durability::Buffered, Durability::Memory]) {
         let (payload, fence) = (b"x".as_slice().into(), Fence::FIRST);
-        expect(subject.store().append(Append { stream: stream(), fence, expected, payload, durability }).await);
+        expect(subject.store().append(Append { fence, durability, ..Append::new(stream(), expected, payload) }).await);
         let (value, expected) = (b"x".as_slice().into(), Expected::Any);
-        let put = Put { key: key("a"), value, expected, ttl_secs: None, durability };
+        let put = Put { expected, durability, ..Put::new(key("a"), value) };
         expect(subject.store().put_if_revision(put).await);
     }
     subject.reopen().await;
@@ -51,7 +51,7 @@ pub(super) async fn every_write_of_a_closed_store_is_there_after_reopening(mut s
 pub(super) async fn sequences_and_revisions_continue_after_reopening(mut subject: Subject) {
     expect(subject.append(&stream(), 0, "1").await);
     let before = expect(subject.put(&key("a"), "x", Expected::Any).await);
-    expect(subject.store().delete_if_revision(&key("a"), before, Durability::Sync).await);
+    expect(subject.store().delete_if_revision(Delete::new(key("a"), before, Durability::Sync)).await);
     subject.reopen().await;
     assert!(matches!(subject.append(&stream(), 0, "again").await, Err(StorageError::WrongSequence { actual: 1, .. })));
     assert_eq!(subject.append(&stream(), 1, "2").await, Ok(2));
@@ -94,48 +94,4 @@ pub(super) async fn claims_of_the_process_before_are_void_and_fences_still_grow(
     assert!(second > first);
     assert!(matches!(subject.append_as(&stream(), first, 1, "late").await, Err(StorageError::Fenced { .. })));
     assert_eq!(subject.append_as(&stream(), second, 1, "y").await, Ok(2));
-}
-
-/// Order and count of deliveries.
-pub(super) async fn queues_are_there_after_reopening(mut subject: Subject) {
-    let queue = Key::new(["inbox"]);
-    for id in ["a", "b", "c"] {
-        subject.enqueue(&queue, id).await;
-    }
-    let Some(first) = subject.next(&queue).await else { panic!("a is delivered") };
-    expect(subject.store().ack(&first.id).await);
-    let Some(second) = subject.next(&queue).await else { panic!("b is delivered") };
-    expect(subject.store().nack(&second.id, 30).await);
-    subject.reopen().await;
-    let delivered = async || subject.next(&queue).await.map(|item| (text(&item.payload), item.deliveries));
-    assert_eq!(delivered().await, Some(("c".into(), 1)));
-    assert_eq!(delivered().await, None, "a is done and b is delayed");
-    subject.advance_secs(30);
-    assert_eq!(delivered().await, Some(("b".into(), 2)), "the older of the two");
-}
-
-/// An item that a dead process held is delivered at once.
-pub(super) async fn leases_of_the_process_before_are_void(mut subject: Subject) {
-    let queue = Key::new(["inbox"]);
-    subject.enqueue(&queue, "a").await;
-    let Some(before) = expect(subject.store().next(&queue, 3600).await) else { panic!("a is delivered") };
-    subject.reopen().await;
-    let Some(after) = subject.next(&queue).await else { panic!("a is delivered again") };
-    assert_eq!((after.deliveries, after.id.position), (2, before.id.position));
-    assert!(matches!(subject.store().ack(&before.id).await, Err(StorageError::Fenced { .. })));
-}
-
-/// A repeat of an enqueue across a crash is still a repeat.
-pub(super) async fn dedupe_ids_are_remembered_after_reopening(mut subject: Subject) {
-    let queue = Key::new(["inbox"]);
-    subject.enqueue(&queue, "a").await;
-    let Some(delivery) = subject.next(&queue).await else { panic!("a is delivered") };
-    expect(subject.store().ack(&delivery.id).await);
-    subject.reopen().await;
-    subject.advance_secs(119);
-    subject.enqueue(&queue, "a").await;
-    assert_eq!(subject.next(&queue).await, None);
-    subject.advance_secs(1);
-    subject.enqueue(&queue, "a").await;
-    assert!(subject.next(&queue).await.is_some());
 }

@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::subject::expect;
-use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
+use crate::storage::{Append, Durability, Key, Put, Rider, Storage, StorageError, StorageFuture};
 
 /// Writes that are under way at once.
 const IN_FLIGHT: usize = 4;
@@ -58,11 +58,12 @@ impl FromStr for WriteReport {
 pub struct Contents {
     streams: BTreeMap<u64, Vec<u64>>,
     values: BTreeMap<u64, u64>,
-    queue: Vec<u64>,
 }
 
 const STREAMS: u64 = 3;
 const KEYS: u64 = 5;
+/// The values that ride on appends, one for each stream, have the numbers after those that are put by themselves.
+const RIDERS: u64 = KEYS;
 
 fn stream(number: u64) -> Key {
     Key::new(["crash", "stream", &number.to_string()])
@@ -72,20 +73,16 @@ fn key(number: u64) -> Key {
     Key::new(["crash", "value", &number.to_string()])
 }
 
-fn queue() -> Key {
-    Key::new(["crash", "queue"])
-}
-
 pub(super) fn claimed() -> Key {
     Key::new(["crash", "claimed"])
 }
 
 impl Contents {
-    /// Reads what scripts have left, and the positions of the queue's items.
+    /// Reads what scripts have left.
     ///
     /// # Errors
     /// What a read returns.
-    pub async fn read(store: &dyn Storage) -> Result<(Self, Vec<Sequence>), StorageError> {
+    pub async fn read(store: &dyn Storage) -> Result<Self, StorageError> {
         let mut found = Self::default();
         for number in 0..STREAMS {
             let records = store.read(&stream(number), 1, usize::MAX).await?;
@@ -93,32 +90,25 @@ impl Contents {
                 found.streams.insert(number, records.iter().map(|record| xxh3_64(&record.payload)).collect());
             }
         }
-        for number in 0..KEYS {
+        for number in 0..RIDERS + STREAMS {
             if let Some(entry) = store.get(&key(number)).await? {
                 found.values.insert(number, xxh3_64(&entry.value));
             }
         }
-        let mut taken = Vec::new();
-        while let Some(delivery) = store.next(&queue(), 60).await? {
-            found.queue.push(xxh3_64(&delivery.payload));
-            taken.push(delivery.id);
-        }
-        for delivery in &taken {
-            store.nack(delivery, 0).await?;
-        }
-        Ok((found, taken.iter().map(|delivery| delivery.position).collect()))
+        Ok(found)
     }
 
     fn payloads(&self) -> impl Iterator<Item = &u64> {
-        self.streams.values().flatten().chain(self.values.values()).chain(&self.queue)
+        self.streams.values().flatten().chain(self.values.values())
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Append(u64),
+    /// An append on which a value rides, and the deletion of another.
+    AppendWithRiders(u64),
     Put(u64),
-    Enqueue,
     Claim,
 }
 
@@ -148,7 +138,7 @@ impl CrashScript {
         let what = match chance(1) % 16 {
             0..8 => What::Append(chance(2) % STREAMS),
             8..13 => What::Put(chance(2) % KEYS),
-            13..15 => What::Enqueue,
+            13..15 => What::AppendWithRiders(chance(2) % STREAMS),
             _ => What::Claim,
         };
         let durability = [Durability::Sync, Durability::Sync, Durability::Buffered, Durability::Memory];
@@ -173,7 +163,11 @@ impl CrashScript {
         match self.write(number).what {
             What::Append(to) => state.streams.entry(to).or_default().push(hash()),
             What::Put(to) => drop(state.values.insert(to, hash())),
-            What::Enqueue => state.queue.push(hash()),
+            What::AppendWithRiders(to) => {
+                state.streams.entry(to).or_default().push(hash());
+                state.values.insert(RIDERS + to, hash());
+                state.values.remove(&to);
+            }
             What::Claim => {}
         }
     }
@@ -223,18 +217,6 @@ impl CrashScript {
             numbers.max().unwrap_or(0)
         };
         (greatest(|what| what == What::Claim), greatest(|what| matches!(what, What::Put(_))))
-    }
-
-    /// Queues the first `writes` writes' items again, with another payload.
-    pub(super) async fn queue_again(&self, store: &dyn Storage, writes: u64) {
-        for number in (0..writes).filter(|number| self.write(*number).what == What::Enqueue) {
-            let (id, payload) = (self.dedupe_id(number), b"again".as_slice().into());
-            expect(store.enqueue(&queue(), &id, payload, Durability::Sync).await);
-        }
-    }
-
-    fn dedupe_id(&self, number: u64) -> String {
-        format!("{} {number}", self.seed)
     }
 
     /// How many writes, from the first one on, are in the store; `None` if it holds something else than a beginning of what
@@ -308,20 +290,20 @@ impl Play<'_> {
         let Write { what, durability, .. } = self.script.write(number);
         let payload: Arc<[u8]> = self.script.payload(number).into();
         match what {
-            What::Append(to) => {
+            What::Append(to) | What::AppendWithRiders(to) => {
                 let length = self.lengths.entry(to).or_default();
                 let expected = *length;
                 *length += 1;
-                self.store.append(Append { stream: stream(to), fence: Fence::FIRST, expected, payload, durability })
+                let riders = match what {
+                    What::AppendWithRiders(_) => vec![
+                        Rider::Put { key: key(RIDERS + to), value: Arc::clone(&payload) },
+                        Rider::Delete { key: key(to) },
+                    ],
+                    What::Append(_) | What::Put(_) | What::Claim => Vec::new(),
+                };
+                self.store.append(Append { durability, riders, ..Append::new(stream(to), expected, payload) })
             }
-            What::Put(to) => {
-                let (value, expected) = (payload, Expected::Any);
-                self.store.put_if_revision(Put { key: key(to), value, expected, ttl_secs: None, durability })
-            }
-            What::Enqueue => {
-                let done = self.store.enqueue(&queue(), &self.script.dedupe_id(number), payload, durability);
-                Box::pin(async move { done.await.map(|()| 0) })
-            }
+            What::Put(to) => self.store.put_if_revision(Put { durability, ..Put::new(key(to), payload) }),
             What::Claim => {
                 let fence = self.store.claim(&claimed(), "script", 3600);
                 Box::pin(async move { fence.await.map(|fence| fence.0) })
@@ -351,7 +333,7 @@ mod tests {
     fn played(writes: u64) -> (CrashScript, Vec<WriteReport>, Contents) {
         let (script, store) = (CrashScript::new(1, Contents::default()), Memory::default());
         let reports = script.play(&store, writes).collect().now_or_never().unwrap();
-        let (found, _) = Contents::read(&store).now_or_never().unwrap().unwrap();
+        let found = Contents::read(&store).now_or_never().unwrap().unwrap();
         (script, reports, found)
     }
 
@@ -373,7 +355,7 @@ mod tests {
     fn a_store_that_lost_an_earlier_write_or_holds_another_is_found_out() {
         let (script, reports, found) = played(40);
         let mut without_one = found.clone();
-        without_one.queue.remove(0);
+        without_one.values.remove(&RIDERS).unwrap();
         assert!(script.judge(&reports, &without_one).unwrap_err().ends_with("0 payloads were never written"));
         let mut torn = found;
         *torn.values.values_mut().next().unwrap() ^= 1;

@@ -91,13 +91,7 @@ pub(super) async fn payloads_return_byte_for_byte(subject: Subject) {
     let sizes = [0, 1, 255, 4096, 65_000, 65_535, 65_536, 65_537, 200_000, 3_000_000];
     for (last, size) in (0..).zip(sizes) {
         let payload: Vec<u8> = (0..size).map(|byte| (byte * 31 % 251) as u8).collect();
-        let append = crate::storage::Append {
-            stream: stream(),
-            fence: crate::storage::Fence::FIRST,
-            expected: last,
-            payload: payload.clone().into(),
-            durability: crate::storage::Durability::Sync,
-        };
+        let append = crate::storage::Append::new(stream(), last, payload.clone().into());
         expect(subject.store().append(append).await);
         let records = expect(subject.store().read(&stream(), last + 1, 1).await);
         assert!(records[0].payload[..] == payload[..], "{size} bytes");

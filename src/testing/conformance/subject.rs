@@ -129,7 +129,7 @@ impl Subject {
         payload: &str,
     ) -> Result<Sequence, StorageError> {
         let (stream, payload, durability) = (stream.clone(), payload.as_bytes().into(), Durability::Sync);
-        self.store().append(Append { stream, fence, expected, payload, durability }).await
+        self.store().append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await
     }
 
     /// The records of a stream as (sequence, text).
@@ -140,26 +140,17 @@ impl Subject {
 
     pub(super) async fn put(&self, key: &Key, value: &str, expected: Expected) -> Result<u64, StorageError> {
         let (key, value, durability) = (key.clone(), value.as_bytes().into(), Durability::Sync);
-        self.store().put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await
+        self.store().put_if_revision(Put { expected, durability, ..Put::new(key, value) }).await
     }
 
     pub(super) async fn put_for(&self, key: &Key, value: &str, ttl_secs: u64) -> u64 {
         let (key, value, expected) = (key.clone(), value.as_bytes().into(), Expected::Any);
-        let put = Put { key, value, expected, ttl_secs: Some(ttl_secs), durability: Durability::Sync };
+        let put = Put { expected, ttl_secs: Some(ttl_secs), ..Put::new(key, value) };
         expect(self.store().put_if_revision(put).await)
     }
 
     pub(super) async fn value(&self, key: &Key) -> Option<String> {
         expect(self.store().get(key).await).map(|entry| text(&entry.value))
-    }
-
-    pub(super) async fn enqueue(&self, queue: &Key, id: &str) {
-        expect(self.store().enqueue(queue, id, id.as_bytes().into(), Durability::Sync).await);
-    }
-
-    /// Takes the next item for a lease of 10 s.
-    pub(super) async fn next(&self, queue: &Key) -> Option<crate::storage::Delivery> {
-        expect(self.store().next(queue, 10).await)
     }
 }
 

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 
 use super::subject::{ManualClock, Subject, expect, text};
-use crate::storage::{Change, Durability, Expected, Key, StorageError};
+use crate::storage::{Change, Delete, Durability, Expected, Key, StorageError};
 
 fn key(name: &str) -> Key {
     Key::new(["context", name])
@@ -52,7 +52,7 @@ pub(super) async fn of_concurrent_puts_exactly_one_wins(subject: Subject) {
 
 /// A deleted value is absent, and only the newest can be deleted.
 pub(super) async fn a_delete_needs_the_current_revision(subject: Subject) {
-    let delete = |revision| subject.store().delete_if_revision(&key("a"), revision, Durability::Sync);
+    let delete = |revision| subject.store().delete_if_revision(Delete::new(key("a"), revision, Durability::Sync));
     let refused = |revision, actual| {
         Err(StorageError::WrongRevision { key: key("a"), expected: Expected::Revision(revision), actual })
     };
@@ -139,7 +139,7 @@ pub(super) async fn watches_report_changes_under_their_prefix(subject: Subject) 
     let mut watch = subject.store().watch(&Key::new(["context"]).children());
     let revision = expect(subject.put(&key("a"), "1", Expected::Any).await);
     expect(subject.put(&Key::new(["elsewhere"]), "x", Expected::Any).await);
-    expect(subject.store().delete_if_revision(&key("a"), revision, Durability::Sync).await);
+    expect(subject.store().delete_if_revision(Delete::new(key("a"), revision, Durability::Sync)).await);
     let Some(Change::Put(put, entry)) = watch.next().await else { panic!("the put comes first") };
     assert_eq!((put, text(&entry.value), entry.revision), (key("a"), "1".into(), revision));
     assert_eq!(watch.next().await, Some(Change::Deleted(key("a"))));

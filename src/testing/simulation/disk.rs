@@ -1,7 +1,7 @@
 //! The simulated disk: a memory store behind calls that take their time and may fail, and that loses at a crash what was
 //! not synced.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::env::{Clock, Fault, Now, happen_slowly};
 use crate::messages::{RunEvent, RunId};
 use crate::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record,
-    Revision, Sequence, Storage, StorageError, StorageFuture, Watch,
+    Append, Delete, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, NewSession, Put, Record, Revision,
+    Sequence, SessionId, SessionInfo, Storage, StorageError, StorageFuture, Watch,
 };
 
 use super::trace::Weight;
@@ -44,16 +44,31 @@ struct Written {
 enum Write {
     Append(Append),
     Put(Put),
-    Delete(Key, Revision),
+    Delete(Delete),
     Purge(Key, Sequence),
     Claim(Key, Arc<str>, u64),
     Renew(Key, Fence, u64),
     Release(Key, Fence),
-    Enqueue(Key, Arc<str>, Arc<[u8]>),
-    Next(Key, u64),
-    Extend(DeliveryId, u64),
-    Ack(DeliveryId),
-    Nack(DeliveryId, u64),
+    Session(SessionWrite),
+}
+
+#[derive(Clone)]
+enum SessionWrite {
+    Begin(NewSession),
+    Renew(SessionId, Arc<[u8]>),
+    End(SessionId, bool),
+    Forget(SessionId),
+}
+
+impl SessionWrite {
+    fn point(&self) -> &'static str {
+        match self {
+            Self::Begin(_) => "session.begin",
+            Self::Renew(..) => "session.renew",
+            Self::End(..) => "session.end",
+            Self::Forget(_) => "session.forget",
+        }
+    }
 }
 
 impl Write {
@@ -62,16 +77,12 @@ impl Write {
         match self {
             Self::Append(append) => ("storage.append", &append.stream),
             Self::Put(put) => ("storage.put", &put.key),
-            Self::Delete(key, _) => ("storage.delete", key),
+            Self::Delete(delete) => ("storage.delete", &delete.key),
             Self::Purge(key, _) => ("storage.purge", key),
             Self::Claim(key, ..) => ("storage.claim", key),
             Self::Renew(key, ..) => ("storage.renew", key),
             Self::Release(key, _) => ("storage.release", key),
-            Self::Enqueue(key, ..) => ("storage.enqueue", key),
-            Self::Next(key, _) => ("storage.next", key),
-            Self::Extend(delivery, _) => ("storage.extend", &delivery.queue),
-            Self::Ack(delivery) => ("storage.ack", &delivery.queue),
-            Self::Nack(delivery, _) => ("storage.nack", &delivery.queue),
+            Self::Session(write) => (write.point(), key_of_sessions()),
         }
     }
 
@@ -83,16 +94,15 @@ impl Write {
         match self {
             Self::Append(append) => done(memory.append(append)),
             Self::Put(put) => done(memory.put_if_revision(put)),
-            Self::Delete(key, revision) => done(memory.delete_if_revision(&key, revision, Durability::Memory)),
+            Self::Delete(delete) => done(memory.delete_if_revision(delete)),
             Self::Purge(key, up_to) => done(memory.purge(&key, up_to)),
             Self::Claim(key, owner, ttl) => done(memory.claim(&key, &owner, ttl)),
             Self::Renew(key, fence, ttl) => done(memory.renew(&key, fence, ttl)),
             Self::Release(key, fence) => done(memory.release(&key, fence)),
-            Self::Enqueue(key, id, payload) => done(memory.enqueue(&key, &id, payload, Durability::Memory)),
-            Self::Next(key, lease) => done(memory.next(&key, lease)),
-            Self::Extend(delivery, lease) => done(memory.extend(&delivery, lease)),
-            Self::Ack(delivery) => done(memory.ack(&delivery)),
-            Self::Nack(delivery, delay) => done(memory.nack(&delivery, delay)),
+            Self::Session(SessionWrite::Begin(new)) => done(memory.begin_session(new)),
+            Self::Session(SessionWrite::Renew(id, about)) => done(memory.renew_session(id, about)),
+            Self::Session(SessionWrite::End(id, only_if_expired)) => done(memory.end_session(id, only_if_expired)),
+            Self::Session(SessionWrite::Forget(id)) => done(memory.forget_session(id)),
         }
     }
 
@@ -110,19 +120,12 @@ impl Write {
                 world.note(Weight::Fine, format!("{point} {key}"));
                 world.note_bytes(&put.value);
             }
-            Self::Enqueue(_, id, payload) => {
-                world.note(Weight::Fine, format!("{point} {key} {id}"));
-                world.note_bytes(payload);
-            }
             Self::Delete(..)
             | Self::Purge(..)
             | Self::Claim(..)
             | Self::Renew(..)
             | Self::Release(..)
-            | Self::Next(..)
-            | Self::Extend(..)
-            | Self::Ack(_)
-            | Self::Nack(..) => world.note(Weight::Fine, format!("{point} {key}")),
+            | Self::Session(_) => world.note(Weight::Fine, format!("{point} {key}")),
         }
     }
 }
@@ -257,10 +260,15 @@ impl Disk {
     }
 }
 
+/// What the fault points of sessions name.
+fn key_of_sessions() -> &'static Key {
+    static KEY: LazyLock<Key> = LazyLock::new(|| Key::new(["sessions"]));
+    &KEY
+}
+
 /// A value that stands for nothing, written for the number that it takes.
 fn numbered() -> Put {
-    let (key, value, expected) = (Key::new(["simulation", "numbers"]), Arc::default(), Expected::Any);
-    Put { key, value, expected, ttl_secs: None, durability: Durability::Sync }
+    Put::new(Key::new(["simulation", "numbers"]), Arc::default())
 }
 
 fn next_number(memory: &Memory) -> Revision {
@@ -335,9 +343,9 @@ impl Storage for Mounted {
         self.0.write(Write::Put(put.clone()), put.durability, |memory| memory.put_if_revision(put))
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        let write = Write::Delete(key.clone(), revision);
-        self.0.write(write, durability, |memory| memory.delete_if_revision(key, revision, durability))
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        let write = Write::Delete(delete.clone());
+        self.0.write(write, delete.durability, |memory| memory.delete_if_revision(delete))
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -363,27 +371,33 @@ impl Storage for Mounted {
         self.0.write(write, Durability::Buffered, |memory| memory.release(stream, fence))
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        let write = Write::Enqueue(queue.clone(), dedupe_id.into(), Arc::clone(&payload));
-        self.0.write(write, durability, |memory| memory.enqueue(queue, dedupe_id, payload, durability))
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        self.session(SessionWrite::Begin(new.clone()), |memory| memory.begin_session(new))
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        let write = Write::Next(queue.clone(), lease_secs);
-        self.0.write(write, Durability::Buffered, |memory| memory.next(queue, lease_secs))
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        self.session(SessionWrite::Renew(id, Arc::clone(&about)), |memory| memory.renew_session(id, about))
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        let write = Write::Extend(delivery.clone(), lease_secs);
-        self.0.write(write, Durability::Buffered, |memory| memory.extend(delivery, lease_secs))
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        self.session(SessionWrite::End(id, only_if_expired), |memory| memory.end_session(id, only_if_expired))
     }
 
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.0.write(Write::Ack(delivery.clone()), Durability::Buffered, |memory| memory.ack(delivery))
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        self.0.read(("session.list", key_of_sessions()), Memory::sessions)
     }
 
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        let write = Write::Nack(delivery.clone(), delay_secs);
-        self.0.write(write, Durability::Buffered, |memory| memory.nack(delivery, delay_secs))
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.session(SessionWrite::Forget(id), |memory| memory.forget_session(id))
+    }
+}
+
+impl Mounted {
+    fn session<T: Send + 'static>(
+        &self,
+        write: SessionWrite,
+        work: impl FnOnce(&Memory) -> StorageFuture<T>,
+    ) -> StorageFuture<T> {
+        self.0.write(Write::Session(write), Durability::Sync, work)
     }
 }

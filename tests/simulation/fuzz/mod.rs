@@ -138,7 +138,7 @@ fn journal_of(records: &[Vec<u8>]) -> Option<Vec<RunEvent>> {
     let storage = Arc::new(Memory::default());
     for (expected, payload) in (0..).zip(records) {
         let (stream, payload) = (Journal::stream(run), payload.as_slice().into());
-        let append = Append { stream, fence: Fence::FIRST, expected, payload, durability: Durability::Memory };
+        let append = Append { durability: Durability::Memory, ..Append::new(stream, expected, payload) };
         storage.append(append).now_or_never().unwrap().unwrap();
     }
     Journal::new(storage).events(run).now_or_never().unwrap().ok()
@@ -316,9 +316,13 @@ fn any_export_is_imported_as_it_is_or_an_error() {
     for (number, value) in (0..).zip(["a", "b"]) {
         let (stream, payload) = (Key::new(["run", "1"]), value.as_bytes().into());
         let (fence, durability) = (Fence::FIRST, Durability::Memory);
-        store.append(Append { stream, fence, expected: number, payload, durability }).now_or_never().unwrap().unwrap();
+        store
+            .append(Append { fence, durability, ..Append::new(stream, number, payload) })
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         let (key, value) = (Key::new(["context", value]), value.as_bytes().into());
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: (number > 0).then_some(60), durability };
+        let put = Put { ttl_secs: (number > 0).then_some(60), durability, ..Put::new(key, value) };
         store.put_if_revision(put).now_or_never().unwrap().unwrap();
     }
     let text = |store: &Memory| {

@@ -345,13 +345,13 @@ impl Schedules {
     /// Deletes one; `false` if it has changed since it was read.
     pub(crate) async fn delete(&self, read: &Read) -> Result<bool, Problem> {
         let (key, durability) = (key(&read.schedule.name), self.0.default_durability());
-        is_written(self.0.delete_if_revision(&key, read.revision, durability).await)
+        is_written(self.0.delete_if_revision(Delete::new(key, read.revision, durability)).await)
     }
 
     async fn put(&self, schedule: &Schedule, expected: Expected) -> Result<bool, Problem> {
         let value = serde_json::to_vec(schedule).map_err(|error| Problem::internal(&error))?;
         let durability = self.0.default_durability();
-        let put = Put { key: key(&schedule.name), value: value.into(), expected, ttl_secs: None, durability };
+        let put = Put { expected, durability, ..Put::new(key(&schedule.name), value.into()) };
         is_written(self.0.put_if_revision(put).await)
     }
 

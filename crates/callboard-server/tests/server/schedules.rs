@@ -102,7 +102,7 @@ async fn a_start_that_was_not_recorded_is_the_same_run() {
     {
         use callboard::storage::{Expected, Key, Put, Storage as _};
         let (key, value) = (Key::new(["schedule", "daily"]), before.value);
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
+        let put = Put { durability: Durability::Memory, ..Put::new(key, value) };
         world.store.put_if_revision(put).await.unwrap();
     }
     let service = world.serve().await;

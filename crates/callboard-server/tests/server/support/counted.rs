@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence,
-    Storage, StorageFuture, Watch,
+    Append, Durability, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageFuture,
+    Watch,
 };
 
 use crate::passing::pass_on;
@@ -45,5 +45,5 @@ impl Storage for Counted {
         self.read_of().scan(prefix, after, limit)
     }
 
-    pass_on!(inside: append, purge, put_if_revision, delete_if_revision, watch, claims, queues);
+    pass_on!(inside: append, purge, put_if_revision, delete_if_revision, watch, claims, sessions);
 }
