@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::messages::{Durability, Refusal, RunEvent, RunId, Unacknowledged};
-use crate::storage::{Fence, Journal, StorageError};
+use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::fork::{Fork, ForkError};
 use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::snapshot::is_left;
@@ -86,8 +86,8 @@ impl Callboard {
         let (board, handle) = (&self.board, self.run(run));
         let journal = &board.journal;
         let begun = match durability {
-            Durability::Memory => journal.append(&Journal::stream(run), Fence::FIRST, 0, events, durability),
-            Durability::Buffered | Durability::Sync => journal.begin(run, board.claims.owner(), events, durability),
+            Durability::Memory => journal.append(&Journal::stream(run), 0, events, durability),
+            Durability::Buffered | Durability::Sync => journal.begin(run, board.ownership.board(), events, durability),
         };
         let begun = match begun.await {
             // The append may have succeeded all the same.
@@ -116,7 +116,6 @@ impl Callboard {
                 self.take_if_left(run).await;
                 Ok(handle)
             }
-            Err(StorageError::Fenced { .. }) if journal.has(run).await? => Ok(handle),
             Err(error) => Err(error),
         }
     }

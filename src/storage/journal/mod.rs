@@ -6,6 +6,7 @@ mod letters;
 mod listed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,14 +14,17 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp};
+use crate::messages::{AgentName, Beside, BoardEntry, BoardInfo, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::recent::Recent;
-use super::{Append, Delete, Expected, Fence, Key, Put, Revision, Sequence, Storage, StorageError, StorageFuture};
+use super::{
+    Append, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionInfo, Storage, StorageError,
+    StorageFuture,
+};
 
 /// The events of one append.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -147,9 +151,6 @@ pub(crate) struct Forgotten {
     pub(crate) failed: Vec<(RunId, StorageError)>,
 }
 
-/// Claims a board's stream for the moment in which it is asked whether the board lives. The ids of boards are UUIDs.
-const LOOKING: &str = "looking";
-
 impl Journal {
     /// Creates a handle that reads and writes the journals of the runs in `storage`.
     #[must_use]
@@ -172,13 +173,34 @@ impl Journal {
     pub(crate) fn append(
         &self,
         stream: &Key,
-        fence: Fence,
         expected: Sequence,
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
+        self.append_with((stream, expected), events, durability, Vec::new())
+    }
+
+    /// Adds events as one record, and with it the note of [`Journal::mark_open`].
+    pub(crate) fn append_and_note(
+        &self,
+        (run, owner): (RunId, &str),
+        at: (&Key, Sequence),
+        events: &[RunEvent],
+        durability: Durability,
+    ) -> StorageFuture<Sequence> {
+        let note = Rider::Put { key: Self::key_of(OPEN, run), value: Arc::from(owner.as_bytes()) };
+        self.append_with(at, events, durability, vec![note])
+    }
+
+    fn append_with(
+        &self,
+        (stream, expected): (&Key, Sequence),
+        events: &[RunEvent],
+        durability: Durability,
+        riders: Vec<Rider>,
+    ) -> StorageFuture<Sequence> {
         let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf::new(events));
-        self.storage.append(Append { fence, durability, ..Append::new(stream.clone(), expected, payload) })
+        self.storage.append(Append { durability, riders, ..Append::new(stream.clone(), expected, payload) })
     }
 
     /// The events in one record of a journal; `None` if it is not one.
@@ -401,55 +423,7 @@ impl Journal {
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
-        self.append_and_note((run, owner), &Self::stream(run), Fence::FIRST, 0, events, durability)
-    }
-
-    /// Adds a record to a run, with the note of [`Journal::mark_open`] if it has none.
-    ///
-    /// # Errors
-    /// As [`Storage::append`]. If that refuses the record, the run's note stays as it was, or absent.
-    pub(crate) fn append_and_note(
-        &self,
-        (run, owner): (RunId, &str),
-        stream: &Key,
-        fence: Fence,
-        expected: Sequence,
-        events: &[RunEvent],
-        durability: Durability,
-    ) -> StorageFuture<Sequence> {
-        let (journal, owner, taken): (_, Arc<str>, _) = (self.clone(), owner.into(), stream.clone());
-        // Issued first: a record that is on disk has its note there too.
-        let noted = self.write_open_note(run, &owner, Expected::Absent);
-        let appended = self.append(stream, fence, expected, events, durability);
-        async move {
-            match (noted.await, appended.await) {
-                (Ok(_), Ok(sequence)) => Ok(sequence),
-                (Ok(revision), Err(error @ (StorageError::WrongSequence { .. } | StorageError::Fenced { .. }))) => {
-                    // It had no note, so it has ended, or was never there.
-                    let note = Self::key_of(OPEN, run);
-                    let _ = journal.storage.delete_if_revision(Delete::new(note, revision, Durability::Memory)).await;
-                    Err(error)
-                }
-                // It is the run's own: a board that takes a run over writes the note under the fence.
-                (Err(StorageError::WrongRevision { .. }), Ok(sequence)) if expected > 0 => Ok(sequence),
-                // Of a submission that was never journaled, perhaps to another board.
-                (Err(StorageError::WrongRevision { actual: Some(revision), .. }), Ok(sequence)) => {
-                    match journal.take_note(run, &owner, revision).await {
-                        // The board that took the note meanwhile has taken over the run.
-                        Err(StorageError::WrongRevision { .. }) => {
-                            Err(StorageError::Fenced { key: taken, current: fence.0 })
-                        }
-                        noted => noted.map(|()| sequence),
-                    }
-                }
-                (Err(StorageError::WrongRevision { actual: None, .. }), Ok(sequence)) => {
-                    journal.mark_open(run, &owner).await?;
-                    Ok(sequence)
-                }
-                (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
-            }
-        }
-        .boxed()
+        self.append_and_note((run, owner), (&Self::stream(run), 0), events, durability)
     }
 
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
@@ -495,29 +469,37 @@ impl Journal {
     /// What the store reports.
     pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
         let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
-        Ok(self.is_alive(&owner).await?.then_some(owner))
+        Ok(self.lease_of(&owner).await?.map(|_| owner))
     }
 
-    /// Whether the board of this name holds its claim.
+    /// The boards on the store that live, and those that are gone and have left runs, by the numbers of their sessions.
     ///
     /// # Errors
     /// What the store reports.
-    pub(crate) async fn is_alive(&self, board: &str) -> Result<bool, StorageError> {
-        let board = Self::board(board);
-        match self.storage.claim(&board, LOOKING, 1).await {
-            Ok(fence) => {
-                // Refused if somebody else looks at the same time.
-                let _ = self.storage.release(&board, fence).await;
-                Ok(false)
-            }
-            Err(StorageError::Held { owner, .. }) => Ok(owner != LOOKING),
-            Err(error) => Err(error),
-        }
+    pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
+        let entry = |session: SessionInfo| BoardEntry {
+            name: session.name,
+            session: session.id.0,
+            left: session.left,
+            info: BoardInfo::read(&session.about).unwrap_or_default(),
+        };
+        Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
     }
 
-    /// The stream by whose claim a board shows that it lives.
-    pub(crate) fn board(owner: &str) -> Key {
-        Key::new(["board", owner])
+    /// How long the lease of the board of this id lasts; `None` once nothing that it writes can come any more: its lease had run out,
+    /// and it was ended.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn lease_of(&self, board: &str) -> Result<Option<Duration>, StorageError> {
+        let is_it = |about: &[u8]| BoardInfo::read(about).is_some_and(|info| &*info.id == board);
+        let sessions = self.storage.sessions().await?;
+        let Some(session) = sessions.iter().find(|session| is_it(&session.about)) else { return Ok(None) };
+        match self.storage.end_session(session.id, true).await {
+            Ok(()) => Ok(None),
+            Err(StorageError::SessionLives { left }) => Ok(Some(left)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts this board into the note of [`Journal::mark_open`].
@@ -549,12 +531,21 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub async fn open_runs(&self) -> Result<Vec<RunId>, StorageError> {
+        Ok(self.open_notes().await?.into_iter().map(|(run, _)| run).collect())
+    }
+
+    /// The runs that have a note, with the boards that are in the notes.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
         let prefix = Key::new([OPEN]).children();
+        let note = |(key, entry): &(Key, Entry)| Some((run_of(key)?, String::from_utf8_lossy(&entry.value).into()));
         let mut runs = Vec::new();
         let mut after: Option<Key> = None;
         loop {
             let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            runs.extend(page.iter().filter_map(|(key, _)| run_of(key)));
+            runs.extend(page.iter().filter_map(note));
             match page.last() {
                 Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
                 _ => return Ok(runs),

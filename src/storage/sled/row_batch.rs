@@ -1,7 +1,5 @@
 //! The rows of one batch in the making, and all that hangs on a row: its payload file and its expiry.
 
-use std::sync::Arc;
-
 use foldhash::HashMap;
 use sled::{Batch, IVec, Tree};
 
