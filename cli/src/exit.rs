@@ -116,6 +116,8 @@ impl From<&StorageError> for Exit {
             | StorageError::Fenced { .. }
             | StorageError::Held { .. }
             | StorageError::InUse { .. }
+            | StorageError::NameTaken { .. }
+            | StorageError::SessionLives { .. }
             | StorageError::Unavailable { .. }
             | StorageError::Stopped { .. }
             | StorageError::Closed => Self::Unavailable,

@@ -201,7 +201,10 @@ impl State {
                 let entry = self.put(Put::new(key.clone(), value), now).ok()?;
                 Some(Change::Put(key, entry))
             }
-            Rider::Delete { key } => self.remove(&key).then_some(Change::Deleted(key)),
+            Rider::Delete { key } => {
+                self.remove_expired(now);
+                self.remove(&key).then_some(Change::Deleted(key))
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use callboard::messages::{
 };
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle};
-use callboard::storage::{Expected, Key, Memory, Put};
+use callboard::storage::{Key, Memory, Put};
 use callboard::supervision::runs::Replay;
 use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard::testing::Script;

@@ -7,14 +7,13 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Delete, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageError,
-    StorageFuture, Watch,
+    Append, Delete, Entry, Fence, Key, KeyPrefix, Memory, NewSession, Put, Record, Revision, Sequence, SessionId,
+    SessionInfo, Storage, StorageError, StorageFuture, Watch,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::counts::Counter;
-use crate::passing::pass_on;
 
 /// A store that takes its time, and whose appends fail now and then: with the record written, or without.
 #[derive(Debug)]
@@ -149,5 +148,23 @@ impl Storage for Shaky {
         self.later(self.store.release(stream, fence))
     }
 
-    pass_on!(store: sessions);
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        self.store.begin_session(new)
+    }
+
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        self.later(self.store.renew_session(id, about))
+    }
+
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        self.later(self.store.end_session(id, only_if_expired))
+    }
+
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        self.store.sessions()
+    }
+
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.store.forget_session(id)
+    }
 }

@@ -11,8 +11,9 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Sled, Storage, StorageError};
+use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Rider, Sled, Storage, StorageError};
 use tempfile::{TempDir, tempdir};
 
 use crate::campaigns::{Campaign, cases, hex_files};
@@ -23,7 +24,6 @@ struct Kept {
     streams: BTreeMap<Key, Vec<Vec<u8>>>,
     fences: BTreeMap<Key, Fence>,
     values: BTreeMap<Key, Vec<u8>>,
-    queues: BTreeMap<Key, Vec<Vec<u8>>>,
 }
 
 /// Records of every stored type.
@@ -46,9 +46,12 @@ async fn fill(folder: &Path) -> Kept {
             let fence = store.claim(&stream, "board", 60).await.unwrap();
             let records = kept.streams.entry(stream.clone()).or_default();
             for payload in golden().into_iter().chain([long(number)]) {
-                let (expected, bytes) = (records.len() as u64, payload.as_slice().into());
-                let append = Append { fence, durability, ..Append::new(stream.clone(), expected, bytes) };
+                let (expected, bytes): (_, Arc<[u8]>) = (records.len() as u64, payload.as_slice().into());
+                let key = Key::new(["noted", &number.to_string()]);
+                let riders = vec![Rider::Put { key: key.clone(), value: Arc::clone(&bytes) }];
+                let append = Append { fence, durability, riders, ..Append::new(stream.clone(), expected, bytes) };
                 store.append(append).await.unwrap();
+                kept.values.insert(key, payload.clone());
                 records.push(payload);
             }
             kept.fences.insert(stream, fence);
@@ -64,20 +67,6 @@ async fn fill(folder: &Path) -> Kept {
                     .unwrap();
                 kept.values.insert(key, value.clone());
             }
-        }
-        for name in ["a", "b", "c"] {
-            let queue = Key::new(["inbox", name]);
-            let items = kept.queues.entry(queue.clone()).or_default();
-            for (number, item) in golden().into_iter().enumerate() {
-                let id = format!("{session} {number}");
-                store.enqueue(&queue, &id, item.as_slice().into(), durability).await.unwrap();
-                items.push(item);
-            }
-            let done = store.next(&queue, 60).await.unwrap().unwrap();
-            store.ack(&done.id).await.unwrap();
-            items.remove(0);
-            // Held by a process that is gone when the store is read.
-            store.next(&queue, 60).await.unwrap().unwrap();
         }
     }
     kept
@@ -112,18 +101,6 @@ impl Kept {
         for (key, value) in &self.values {
             let read = store.get(key).await;
             judge(key, read.map(|read| read.is_some_and(|read| read.value[..] == value[..])))?;
-        }
-        for (queue, items) in &self.queues {
-            let mut left = items.iter();
-            loop {
-                match store.next(queue, 60).await {
-                    Ok(None) => break judge(queue, Ok(left.next().is_none()))?,
-                    Ok(Some(delivery)) => {
-                        judge(queue, Ok(left.next().is_some_and(|item| delivery.payload[..] == item[..])))?;
-                    }
-                    Err(error) => break judge(queue, Err(error))?,
-                }
-            }
         }
         let listed = store.streams(&Key::new([]).children()).await;
         judge(&Key::new([]), listed.map(|listed| listed.iter().eq(self.streams.keys())))?;

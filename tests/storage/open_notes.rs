@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence,
+    Append, Delete, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence,
     Storage, StorageFuture, Watch,
 };
 use parking_lot::Mutex;

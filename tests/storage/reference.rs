@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use callboard::messages::Timestamp;
 use callboard::storage::{
-    Append, DeliveryId, Durability, Entry, Expected, Fence, Key, Memory, Put, Record, Sled, Storage, StorageError,
+    Append, Delete, Durability, Entry, Expected, Fence, Key, Memory, NewSession, Put, Record, Rider, SessionId,
+    SessionInfo, Sled, Storage, StorageError,
 };
 use callboard::testing::conformance::ManualClock;
 use proptest::collection::vec;
@@ -14,18 +15,17 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Append { stream: u8, fence: usize, behind: u64, long: bool },
+    Append { stream: u8, fence: usize, behind: u64, long: bool, session: Option<usize>, riders: Vec<(u8, bool)> },
     Purge { stream: u8, up_to: u64 },
-    Put { key: u8, expected: Option<u64>, ttl_secs: Option<u64>, long: bool },
-    Delete { key: u8, revision: u64 },
+    Put { key: u8, expected: Option<u64>, ttl_secs: Option<u64>, long: bool, session: Option<usize> },
+    Delete { key: u8, revision: u64, session: Option<usize> },
     Claim { stream: u8, owner: u8, ttl_secs: u64 },
     Renew { stream: u8, fence: usize },
     Release { stream: u8, fence: usize },
-    Enqueue { id: u8 },
-    Next,
-    Ack { delivery: usize },
-    Nack { delivery: usize, delay_secs: u64 },
-    Extend { delivery: usize },
+    BeginSession { name: u8, lease_secs: u64 },
+    RenewSession { session: usize },
+    EndSession { session: usize, only_if_expired: bool },
+    ForgetSession { session: usize },
     Advance { secs: u64 },
 }
 
@@ -34,21 +34,25 @@ fn operation() -> impl Strategy<Value = Operation> {
     let ttl = prop::option::of(1..20u64);
     // How many revisions back a put or a delete believes the newest to be; `None` means absent.
     let expected = prop::option::of(0..3u64);
+    // How many sessions back the one is in which a write is made.
+    let session = || prop::option::of(0..3usize);
     prop_oneof![
-        6 => (0..3u8, 0..3usize, 0..3u64, prop::bool::weighted(0.05))
-            .prop_map(|(stream, fence, behind, long)| Append { stream, fence, behind: behind / 2, long }),
+        6 => (0..3u8, 0..3usize, 0..3u64, prop::bool::weighted(0.05), session(), vec((0..3u8, any::<bool>()), 0..3))
+            .prop_map(|(stream, fence, behind, long, session, riders)| {
+                Append { stream, fence, behind: behind / 2, long, session, riders }
+            }),
         1 => (0..3u8, 0..6u64).prop_map(|(stream, up_to)| Purge { stream, up_to }),
-        4 => (0..3u8, expected, ttl, prop::bool::weighted(0.05))
-            .prop_map(|(key, expected, ttl_secs, long)| Put { key, expected, ttl_secs, long }),
-        1 => (0..3u8, 0..3u64).prop_map(|(key, revision)| Delete { key, revision }),
+        4 => (0..3u8, expected, ttl, prop::bool::weighted(0.05), session())
+            .prop_map(|(key, expected, ttl_secs, long, session)| Put { key, expected, ttl_secs, long, session }),
+        1 => (0..3u8, 0..3u64, session()).prop_map(|(key, revision, session)| Delete { key, revision, session }),
         1 => (0..3u8, 0..2u8, 1..20u64).prop_map(|(stream, owner, ttl_secs)| Claim { stream, owner, ttl_secs }),
         1 => (0..3u8, 0..3usize).prop_map(|(stream, fence)| Renew { stream, fence }),
         1 => (0..3u8, 0..2usize).prop_map(|(stream, fence)| Release { stream, fence }),
-        3 => (0..8u8).prop_map(|id| Enqueue { id }),
-        3 => Just(Next),
-        1 => (0..3usize).prop_map(|delivery| Ack { delivery }),
-        1 => (0..3usize, 0..20u64).prop_map(|(delivery, delay_secs)| Nack { delivery, delay_secs }),
-        1 => (0..3usize).prop_map(|delivery| Extend { delivery }),
+        2 => (0..2u8, 1..70u64).prop_map(|(name, lease_secs)| BeginSession { name, lease_secs }),
+        1 => (0..3usize).prop_map(|session| RenewSession { session }),
+        1 => (0..3usize, any::<bool>())
+            .prop_map(|(session, only_if_expired)| EndSession { session, only_if_expired }),
+        1 => (0..3usize).prop_map(|session| ForgetSession { session }),
         1 => (1..70u64).prop_map(|secs| Advance { secs }),
     ]
 }
@@ -61,24 +65,20 @@ fn key(number: u8) -> Key {
     Key::new(["key", &*number.to_string()])
 }
 
-fn queue() -> Key {
-    Key::new(["queue"])
-}
-
 /// What both sides of a comparison can do.
 trait Subject {
     fn append(&mut self, append: Append) -> Result<u64, StorageError>;
     fn purge(&mut self, stream: &Key, up_to: u64) -> Result<(), StorageError>;
     fn put(&mut self, put: Put) -> Result<u64, StorageError>;
-    fn delete(&mut self, key: &Key, revision: u64) -> Result<(), StorageError>;
+    fn delete(&mut self, delete: Delete) -> Result<(), StorageError>;
     fn claim(&mut self, stream: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError>;
     fn renew(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError>;
     fn release(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError>;
-    fn enqueue(&mut self, id: &str) -> Result<(), StorageError>;
-    fn next(&mut self) -> Result<Option<DeliveryId>, StorageError>;
-    fn ack(&mut self, delivery: &DeliveryId) -> Result<(), StorageError>;
-    fn nack(&mut self, delivery: &DeliveryId, delay_secs: u64) -> Result<(), StorageError>;
-    fn extend(&mut self, delivery: &DeliveryId) -> Result<(), StorageError>;
+    fn begin_session(&mut self, new: NewSession) -> Result<SessionId, StorageError>;
+    fn renew_session(&mut self, id: SessionId, about: Arc<[u8]>) -> Result<(), StorageError>;
+    fn end_session(&mut self, id: SessionId, only_if_expired: bool) -> Result<(), StorageError>;
+    fn forget_session(&mut self, id: SessionId) -> Result<(), StorageError>;
+    fn sessions(&self) -> Vec<SessionInfo>;
     fn advance(&mut self, secs: u64);
     fn read(&self, stream: &Key) -> Vec<Record>;
     fn get(&self, key: &Key) -> Option<Entry>;
@@ -90,7 +90,7 @@ const LEASE_SECS: u64 = 10;
 /// Runs operations and notes every answer and, after each, everything that can be read.
 fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
     let mut fences = vec![Vec::<Fence>::new(); 3];
-    let mut deliveries: Vec<DeliveryId> = Vec::new();
+    let mut sessions: Vec<SessionId> = Vec::new();
     let (mut last, mut revisions) = ([0; 3], [0; 3]);
     let mut trace = Vec::new();
     for operation in operations {
@@ -99,16 +99,19 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
         };
         let payload =
             |long: bool| -> Arc<[u8]> { if long { vec![b'x'; 70_000].into() } else { b"x".as_slice().into() } };
-        let delivery_of = |deliveries: &[DeliveryId], back: usize| {
-            let nobody = DeliveryId { queue: queue(), position: 7_000, delivery: 1 };
-            deliveries.iter().rev().nth(back).cloned().unwrap_or(nobody)
-        };
+        let session_of = |back: usize| sessions.iter().rev().nth(back).copied().unwrap_or(SessionId(7_000));
         let durability = Durability::Memory;
         let answer = match operation.clone() {
-            Operation::Append { stream: number, fence, behind, long } => {
+            Operation::Append { stream: number, fence, behind, long, session, riders } => {
                 let fence = fence_of(&fences, number, fence);
                 let expected = u64::saturating_sub(last[usize::from(number)], behind);
-                let append = Append { fence, durability, ..Append::new(stream(number), expected, payload(long)) };
+                let rider = |(number, puts): (u8, bool)| {
+                    let key = key(number);
+                    if puts { Rider::Put { key, value: payload(long) } } else { Rider::Delete { key } }
+                };
+                let (session, riders) = (session.map(session_of), riders.into_iter().map(rider).collect());
+                let append = Append::new(stream(number), expected, payload(long));
+                let append = Append { fence, durability, session, riders, ..append };
                 let answer = subject.append(append);
                 match &answer {
                     Ok(sequence) => last[usize::from(number)] = *sequence,
@@ -118,22 +121,25 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
                 note(answer)
             }
             Operation::Purge { stream: number, up_to } => note(subject.purge(&stream(number), up_to)),
-            Operation::Put { key: number, expected, ttl_secs, long } => {
+            Operation::Put { key: number, expected, ttl_secs, long, session } => {
                 let believed = revisions[usize::from(number)];
                 let expected = match expected {
                     None => Expected::Absent,
                     Some(0) => Expected::Any,
                     Some(back) => Expected::Revision(u64::saturating_sub(believed + 1, back)),
                 };
-                let put = Put { expected, ttl_secs, durability, ..Put::new(key(number), payload(long)) };
+                let session = session.map(session_of);
+                let put = Put { expected, ttl_secs, durability, session, ..Put::new(key(number), payload(long)) };
                 let answer = subject.put(put);
                 if let Ok(revision) = answer {
                     revisions[usize::from(number)] = revision;
                 }
                 note(answer)
             }
-            Operation::Delete { key: number, revision } => {
-                note(subject.delete(&key(number), u64::saturating_sub(revisions[usize::from(number)], revision / 2)))
+            Operation::Delete { key: number, revision, session } => {
+                let revision = u64::saturating_sub(revisions[usize::from(number)], revision / 2);
+                let session = session.map(session_of);
+                note(subject.delete(Delete { session, ..Delete::new(key(number), revision, durability) }))
             }
             Operation::Claim { stream: number, owner, ttl_secs } => {
                 let answer = subject.claim(&stream(number), &owner.to_string(), ttl_secs);
@@ -146,17 +152,19 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
             Operation::Release { stream: number, fence } => {
                 note(subject.release(&stream(number), fence_of(&fences, number, fence)))
             }
-            Operation::Enqueue { id } => note(subject.enqueue(&id.to_string())),
-            Operation::Next => {
-                let answer = subject.next();
-                deliveries.extend(answer.iter().flatten().cloned());
+            Operation::BeginSession { name, lease_secs } => {
+                let (name, about) = (name.to_string().into(), b"begun".as_slice().into());
+                let answer = subject.begin_session(NewSession { name, about, lease: Duration::from_secs(lease_secs) });
+                sessions.extend(answer.iter());
                 note(answer)
             }
-            Operation::Ack { delivery } => note(subject.ack(&delivery_of(&deliveries, delivery))),
-            Operation::Nack { delivery, delay_secs } => {
-                note(subject.nack(&delivery_of(&deliveries, delivery), delay_secs))
+            Operation::RenewSession { session } => {
+                note(subject.renew_session(session_of(session), b"renewed".as_slice().into()))
             }
-            Operation::Extend { delivery } => note(subject.extend(&delivery_of(&deliveries, delivery))),
+            Operation::EndSession { session, only_if_expired } => {
+                note(subject.end_session(session_of(session), only_if_expired))
+            }
+            Operation::ForgetSession { session } => note(subject.forget_session(session_of(session))),
             Operation::Advance { secs } => {
                 subject.advance(secs);
                 String::new()
@@ -166,7 +174,8 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
         let got: Vec<_> = (0..3).map(|number| subject.get(&key(number))).collect();
         let read: Vec<Vec<_>> = read.iter().map(|read| read.iter().map(brief).collect()).collect();
         let got: Vec<_> = got.iter().flatten().map(|got| (got.value.len(), got.revision, got.expires_at)).collect();
-        trace.push(format!("{operation:?} -> {answer}; {read:?} {got:?} {:?}", subject.listed()));
+        let (listed, sessions) = (subject.listed(), subject.sessions());
+        trace.push(format!("{operation:?} -> {answer}; {read:?} {got:?} {listed:?} {sessions:?}"));
     }
     trace
 }
@@ -194,8 +203,8 @@ impl<S: Storage> Subject for Store<S> {
     fn put(&mut self, put: Put) -> Result<u64, StorageError> {
         wait(self.store.put_if_revision(put))
     }
-    fn delete(&mut self, key: &Key, revision: u64) -> Result<(), StorageError> {
-        wait(self.store.delete_if_revision(Delete::new(key, revision, Durability::Memory)))
+    fn delete(&mut self, delete: Delete) -> Result<(), StorageError> {
+        wait(self.store.delete_if_revision(delete))
     }
     fn claim(&mut self, stream: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError> {
         wait(self.store.claim(stream, owner, ttl_secs))
@@ -206,20 +215,20 @@ impl<S: Storage> Subject for Store<S> {
     fn release(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError> {
         wait(self.store.release(stream, fence))
     }
-    fn enqueue(&mut self, id: &str) -> Result<(), StorageError> {
-        wait(self.store.enqueue(&queue(), id, id.as_bytes().into(), Durability::Memory))
+    fn begin_session(&mut self, new: NewSession) -> Result<SessionId, StorageError> {
+        wait(self.store.begin_session(new))
     }
-    fn next(&mut self) -> Result<Option<DeliveryId>, StorageError> {
-        Ok(wait(self.store.next(&queue(), LEASE_SECS))?.map(|delivery| delivery.id))
+    fn renew_session(&mut self, id: SessionId, about: Arc<[u8]>) -> Result<(), StorageError> {
+        wait(self.store.renew_session(id, about))
     }
-    fn ack(&mut self, delivery: &DeliveryId) -> Result<(), StorageError> {
-        wait(self.store.ack(delivery))
+    fn end_session(&mut self, id: SessionId, only_if_expired: bool) -> Result<(), StorageError> {
+        wait(self.store.end_session(id, only_if_expired))
     }
-    fn nack(&mut self, delivery: &DeliveryId, delay_secs: u64) -> Result<(), StorageError> {
-        wait(self.store.nack(delivery, delay_secs))
+    fn forget_session(&mut self, id: SessionId) -> Result<(), StorageError> {
+        wait(self.store.forget_session(id))
     }
-    fn extend(&mut self, delivery: &DeliveryId) -> Result<(), StorageError> {
-        wait(self.store.extend(delivery, LEASE_SECS))
+    fn sessions(&self) -> Vec<SessionInfo> {
+        wait(self.store.sessions()).unwrap()
     }
     fn advance(&mut self, secs: u64) {
         self.clock.advance(Duration::from_secs(secs));
@@ -249,8 +258,7 @@ struct Model {
     last_number: u64,
     streams: Vec<ModelStream>,
     values: Vec<(Key, Entry)>,
-    items: Vec<ModelItem>,
-    ids: Vec<(String, u64)>,
+    sessions: Vec<ModelSession>,
 }
 
 struct ModelStream {
@@ -261,11 +269,11 @@ struct ModelStream {
     claim: Option<(String, u64)>,
 }
 
-struct ModelItem {
-    position: u64,
-    deliveries: u32,
-    held: bool,
-    from_secs: u64,
+struct ModelSession {
+    id: SessionId,
+    new: NewSession,
+    until_secs: u64,
+    has_ended: bool,
 }
 
 impl Model {
@@ -304,16 +312,27 @@ impl Model {
         };
         if fine { Ok(()) } else { Err(StorageError::WrongRevision { key: key.clone(), expected, actual }) }
     }
-    fn held(&mut self, delivery: &DeliveryId) -> Result<&mut ModelItem, StorageError> {
-        let item = self.items.iter_mut().find(|item| item.position == delivery.position);
-        let current = item.as_ref().map_or(0, |item| item.deliveries.into());
-        let fenced = StorageError::Fenced { key: queue(), current };
-        item.filter(|item| item.held && item.deliveries == delivery.delivery).ok_or(fenced)
+    /// The revision; no condition is left.
+    fn write(&mut self, key: Key, value: Arc<[u8]>, ttl_secs: Option<u64>) -> u64 {
+        let (revision, secs) = (self.number(), self.secs);
+        self.values.retain(|(other, _)| *other != key);
+        let expires_at = ttl_secs.map(|ttl| Self::at(secs + ttl));
+        self.values.push((key, Entry { value, revision, expires_at }));
+        revision
+    }
+    fn works(&self, session: Option<SessionId>) -> Result<(), StorageError> {
+        let counts = |id| self.sessions.iter().any(|session| session.id == id && !session.has_ended);
+        session.filter(|id| !counts(*id)).map_or(Ok(()), |id| Err(id.has_ended()))
+    }
+    fn left(&self, session: &ModelSession) -> Duration {
+        let until = if session.has_ended { 0 } else { session.until_secs };
+        Duration::from_secs(until.saturating_sub(self.secs))
     }
 }
 
 impl Subject for Model {
     fn append(&mut self, append: Append) -> Result<u64, StorageError> {
+        self.works(append.session)?;
         let stream = self.owned(&append.stream, append.fence)?;
         if stream.last != append.expected {
             let (expected, actual) = (append.expected, stream.last);
@@ -321,7 +340,14 @@ impl Subject for Model {
         }
         stream.last += 1;
         stream.records.push(Record { sequence: stream.last, payload: append.payload });
-        Ok(stream.last)
+        let sequence = stream.last;
+        for rider in append.riders {
+            match rider {
+                Rider::Put { key, value } => drop(self.write(key, value, None)),
+                Rider::Delete { key } => self.values.retain(|(other, _)| *other != key),
+            }
+        }
+        Ok(sequence)
     }
     fn purge(&mut self, stream: &Key, up_to: u64) -> Result<(), StorageError> {
         self.stream(stream).records.retain(|record| record.sequence > up_to);
@@ -329,16 +355,14 @@ impl Subject for Model {
         Ok(())
     }
     fn put(&mut self, put: Put) -> Result<u64, StorageError> {
+        self.works(put.session)?;
         self.check(&put.key, put.expected)?;
-        let (revision, secs) = (self.number(), self.secs);
-        self.values.retain(|(key, _)| *key != put.key);
-        let expires_at = put.ttl_secs.map(|ttl| Self::at(secs + ttl));
-        self.values.push((put.key, Entry { value: put.value, revision, expires_at }));
-        Ok(revision)
+        Ok(self.write(put.key, put.value, put.ttl_secs))
     }
-    fn delete(&mut self, key: &Key, revision: u64) -> Result<(), StorageError> {
-        self.check(key, Expected::Revision(revision))?;
-        self.values.retain(|(other, _)| other != key);
+    fn delete(&mut self, delete: Delete) -> Result<(), StorageError> {
+        self.works(delete.session)?;
+        self.check(&delete.key, Expected::Revision(delete.revision))?;
+        self.values.retain(|(other, _)| *other != delete.key);
         Ok(())
     }
     fn claim(&mut self, name: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError> {
@@ -366,39 +390,42 @@ impl Subject for Model {
         self.forget(name);
         Ok(())
     }
-    fn enqueue(&mut self, id: &str) -> Result<(), StorageError> {
-        let (position, secs) = (self.number(), self.secs);
-        self.ids.retain(|(_, until)| *until > secs);
-        if !self.ids.iter().any(|(seen, _)| seen == id) {
-            self.ids.push((id.to_owned(), secs + 120));
-            self.items.push(ModelItem { position, deliveries: 0, held: false, from_secs: 0 });
+    fn begin_session(&mut self, new: NewSession) -> Result<SessionId, StorageError> {
+        let id = SessionId(self.number());
+        let live = self.sessions.iter().find(|other| other.new.name == new.name && !self.left(other).is_zero());
+        if let Some(other) = live {
+            let (name, about, left) = (new.name.to_string(), Arc::clone(&other.new.about), self.left(other));
+            return Err(StorageError::NameTaken { name, about, left });
         }
+        let until_secs = self.secs + new.lease.as_secs();
+        self.sessions.push(ModelSession { id, new, until_secs, has_ended: false });
+        Ok(id)
+    }
+    fn renew_session(&mut self, id: SessionId, about: Arc<[u8]>) -> Result<(), StorageError> {
+        self.works(Some(id))?;
+        let session = self.sessions.iter_mut().find(|session| session.id == id).unwrap();
+        session.until_secs = self.secs + session.new.lease.as_secs();
+        session.new.about = about;
         Ok(())
     }
-    fn next(&mut self) -> Result<Option<DeliveryId>, StorageError> {
-        let secs = self.secs;
-        Ok(self.items.iter_mut().find(|item| item.from_secs <= secs).map(|item| {
-            *item = ModelItem { deliveries: item.deliveries + 1, held: true, from_secs: secs + LEASE_SECS, ..*item };
-            DeliveryId { queue: queue(), position: item.position, delivery: item.deliveries }
-        }))
-    }
-    fn ack(&mut self, delivery: &DeliveryId) -> Result<(), StorageError> {
-        if self.items.iter().any(|item| item.position == delivery.position) {
-            self.held(delivery)?;
-            self.items.retain(|item| item.position != delivery.position);
+    fn end_session(&mut self, id: SessionId, only_if_expired: bool) -> Result<(), StorageError> {
+        let left = self.sessions.iter().find(|session| session.id == id).map_or(Duration::ZERO, |it| self.left(it));
+        if only_if_expired && !left.is_zero() {
+            return Err(StorageError::SessionLives { left });
         }
+        self.sessions.iter_mut().filter(|session| session.id == id).for_each(|session| session.has_ended = true);
         Ok(())
     }
-    fn nack(&mut self, delivery: &DeliveryId, delay_secs: u64) -> Result<(), StorageError> {
-        let from_secs = self.secs + delay_secs;
-        let item = self.held(delivery)?;
-        *item = ModelItem { held: false, from_secs, ..*item };
+    fn forget_session(&mut self, id: SessionId) -> Result<(), StorageError> {
+        self.sessions.retain(|session| session.id != id || !session.has_ended);
         Ok(())
     }
-    fn extend(&mut self, delivery: &DeliveryId) -> Result<(), StorageError> {
-        let from_secs = self.secs + LEASE_SECS;
-        self.held(delivery)?.from_secs = from_secs;
-        Ok(())
+    fn sessions(&self) -> Vec<SessionInfo> {
+        let listed = |session: &ModelSession| {
+            let (name, about) = (Arc::clone(&session.new.name), Arc::clone(&session.new.about));
+            SessionInfo { id: session.id, name, about, left: self.left(session) }
+        };
+        self.sessions.iter().map(listed).collect()
     }
     fn advance(&mut self, secs: u64) {
         self.secs += secs;

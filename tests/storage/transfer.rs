@@ -7,7 +7,7 @@ use callboard::env::Clock;
 use callboard::messages::{AgentName, ConversationId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Durability, Expected, Fence, Journal, Key, Memory, Put, Record, Sled, Storage, Transfer, TransferError,
+    Append, Durability, Journal, Key, Memory, Put, Record, Sled, Storage, Transfer, TransferError,
 };
 use callboard::testing::conformance::ManualClock;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use callboard::messages::{Action, Durability, OpenFailure, RunId, SendTo};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::storage::{Journal, Key};
+use callboard::storage::{Delete, Journal, Key};
 use serde_json::json;
 
 use crate::common::{World, finish};

@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use callboard::messages::Durability;
 use callboard::storage::{Append, Journal, Sled, Storage, Transfer};
 use serde_json::Value;
 use tempfile::TempDir;

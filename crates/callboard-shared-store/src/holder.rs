@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Clock;
-use callboard::storage::{Append, Fence, Key, Sled, Storage as _, StorageError, StorageFuture};
+use callboard::storage::{Append, Fence, Key, SessionId, Sled, Storage as _, StorageError, StorageFuture};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -92,9 +92,7 @@ impl Holder {
             Request::Purge { stream, up_to } => done(sled.purge(&stream, up_to)),
             Request::Get { key } => sled.get(&key).map(|read| read.map(|entry| Answer::Entry { entry })).boxed(),
             Request::Put { put } => number(sled.put_if_revision(put)),
-            Request::Delete { key, revision, durability } => {
-                done(sled.delete_if_revision(Delete::new(key, revision, durability)))
-            }
+            Request::Delete { delete } => done(sled.delete_if_revision(delete)),
             Request::Scan { prefix, after, limit } => {
                 let read = sled.scan(&prefix, after.as_ref(), limit);
                 read.map(|read| read.map(|entries| Answer::Entries { entries })).boxed()
@@ -104,16 +102,16 @@ impl Holder {
             }
             Request::Renew { stream, fence, ttl_secs } => done(sled.renew(&stream, fence, ttl_secs)),
             Request::Release { stream, fence } => done(self.release(&stream, fence)),
-            Request::Enqueue { queue, dedupe_id, payload, durability } => {
-                done(sled.enqueue(&queue, &dedupe_id, payload, durability))
+            Request::BeginSession { new } => {
+                let begun = sled.begin_session(new);
+                begun.map(|begun| begun.map(|SessionId(number)| Answer::Number { number })).boxed()
             }
-            Request::Next { queue, lease_secs } => {
-                let next = sled.next(&queue, lease_secs);
-                next.map(|next| next.map(|delivery| Answer::Delivery { delivery })).boxed()
+            Request::RenewSession { id, about } => done(sled.renew_session(id, about)),
+            Request::EndSession { id, only_if_expired } => done(sled.end_session(id, only_if_expired)),
+            Request::Sessions {} => {
+                sled.sessions().map(|read| read.map(|sessions| Answer::Sessions { sessions })).boxed()
             }
-            Request::Extend { delivery, lease_secs } => done(sled.extend(&delivery, lease_secs)),
-            Request::Ack { delivery } => done(sled.ack(&delivery)),
-            Request::Nack { delivery, delay_secs } => done(sled.nack(&delivery, delay_secs)),
+            Request::ForgetSession { id } => done(sled.forget_session(id)),
             Request::Watch { .. } | Request::NextChange { .. } | Request::Unwatch { .. } => {
                 let detail = "a watch ended with the process that had the store open".to_owned();
                 std::future::ready(Err(StorageError::Unavailable { detail })).boxed()

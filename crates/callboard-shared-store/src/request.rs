@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Change, Delivery, DeliveryId, Entry, Expected, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
-    StorageError,
+    Append, Change, Delete, Entry, Expected, Fence, Key, KeyPrefix, NewSession, Put, Record, Sequence, SessionId,
+    SessionInfo, StorageError,
 };
 
 use crate::wire::{enums, structs};
@@ -35,9 +34,7 @@ pub(crate) enum Request {
         put: Put,
     },
     Delete {
-        key: Key,
-        revision: Revision,
-        durability: Durability,
+        delete: Delete,
     },
     Scan {
         prefix: KeyPrefix,
@@ -56,26 +53,20 @@ pub(crate) enum Request {
         stream: Key,
         fence: Fence,
     },
-    Enqueue {
-        queue: Key,
-        dedupe_id: String,
-        payload: Arc<[u8]>,
-        durability: Durability,
+    BeginSession {
+        new: NewSession,
     },
-    Next {
-        queue: Key,
-        lease_secs: u64,
+    RenewSession {
+        id: SessionId,
+        about: Arc<[u8]>,
     },
-    Extend {
-        delivery: DeliveryId,
-        lease_secs: u64,
+    EndSession {
+        id: SessionId,
+        only_if_expired: bool,
     },
-    Ack {
-        delivery: DeliveryId,
-    },
-    Nack {
-        delivery: DeliveryId,
-        delay_secs: u64,
+    Sessions {},
+    ForgetSession {
+        id: SessionId,
     },
     /// From now on, `NextChange` with this number waits for changes under the prefix.
     Watch {
@@ -129,8 +120,8 @@ pub(crate) enum Answer {
     Entries {
         entries: Vec<(Key, Entry)>,
     },
-    Delivery {
-        delivery: Option<Delivery>,
+    Sessions {
+        sessions: Vec<SessionInfo>,
     },
     /// `None` once the store has stopped.
     Change {
@@ -146,16 +137,16 @@ enums! {
         3 Purge { stream, up_to },
         4 Get { key },
         5 Put { put },
-        6 Delete { key, revision, durability },
+        6 Delete { delete },
         7 Scan { prefix, after, limit },
         8 Claim { claim },
         9 Renew { stream, fence, ttl_secs },
         10 Release { stream, fence },
-        11 Enqueue { queue, dedupe_id, payload, durability },
-        12 Next { queue, lease_secs },
-        13 Extend { delivery, lease_secs },
-        14 Ack { delivery },
-        15 Nack { delivery, delay_secs },
+        11 BeginSession { new },
+        12 RenewSession { id, about },
+        13 EndSession { id, only_if_expired },
+        14 Sessions {},
+        15 ForgetSession { id },
         16 Watch { watch, prefix },
         17 NextChange { watch },
         18 Unwatch { watch }
@@ -167,7 +158,7 @@ enums! {
         3 Keys { keys },
         4 Entry { entry },
         5 Entries { entries },
-        6 Delivery { delivery },
+        6 Sessions { sessions },
         7 Change { change }
     }
     Earlier { 0 Lives { owner }, 1 Gone {}, 2 Same {} }
@@ -189,6 +180,10 @@ impl Answer {
             Self::Entries { entries } => {
                 parts(entries, |(_, entry)| entry.value.len(), |entries| Self::Entries { entries })
             }
+            Self::Sessions { sessions } => {
+                let size = |session: &SessionInfo| session.name.len() + session.about.len();
+                parts(sessions, size, |sessions| Self::Sessions { sessions })
+            }
             whole => vec![whole],
         }
     }
@@ -199,6 +194,7 @@ impl Answer {
             (Self::Records { records: all }, Self::Records { records }) => all.extend(records),
             (Self::Keys { keys: all }, Self::Keys { keys }) => all.extend(keys),
             (Self::Entries { entries: all }, Self::Entries { entries }) => all.extend(entries),
+            (Self::Sessions { sessions: all }, Self::Sessions { sessions }) => all.extend(sessions),
             _ => return false,
         }
         true
@@ -241,7 +237,7 @@ answers! {
     keys -> Vec<Key> { Self::Keys { keys } => keys }
     entry -> Option<Entry> { Self::Entry { entry } => entry }
     entries -> Vec<(Key, Entry)> { Self::Entries { entries } => entries }
-    delivery -> Option<Delivery> { Self::Delivery { delivery } => delivery }
+    sessions -> Vec<SessionInfo> { Self::Sessions { sessions } => sessions }
     change -> Option<Change> { Self::Change { change } => change }
 }
 

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use callboard::env::{Clock, Env};
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Change, Delivery, DeliveryId, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
-    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
+    Append, Change, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
+    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 use futures::future::ready;
 use futures::{FutureExt as _, StreamExt as _, stream};
@@ -38,8 +38,8 @@ const QUEUE: usize = 16_384;
 ///   a process that they do not know.
 /// - A write with a condition fails with [`StorageError::Unavailable`] if the process that had the files open died before it answered
 ///   and it cannot be known whether it was made. Appends can be recognised, and do not fail so.
-/// - Purges, renewals, releases and acknowledgements of other processes may be lost with the process that has the files open, as the
-///   contract allows for a crash; leases of queued items end with it.
+/// - Purges, renewals and releases of other processes may be lost with the process that has the files open, as the contract allows
+///   for a crash.
 /// - A write without a condition that is repeated may replace what another process wrote meanwhile.
 /// - While the process that has the files open is suspended, calls of the others wait.
 /// - A watch has [`Change::Missed`] where that process changed; the count is then 1, and stands for any number.
@@ -332,13 +332,10 @@ impl Storage for SharedStore {
         self.core.call(|holder| holder.sled.put_if_revision(put), request, Answer::number)
     }
 
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        let request = || Request::Delete { key: key.clone(), revision, durability: THERE };
-        self.core.call(
-            |holder| holder.sled.delete_if_revision(Delete::new(key, revision, durability)),
-            request,
-            Answer::done,
-        )
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        let there = delete.clone();
+        let request = || Request::Delete { delete: Delete { durability: THERE, ..there } };
+        self.core.call(|holder| holder.sled.delete_if_revision(delete), request, Answer::done)
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -395,35 +392,32 @@ impl Storage for SharedStore {
             .boxed()
     }
 
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        let there = Arc::clone(&payload);
-        let request = || Request::Enqueue {
-            queue: queue.clone(),
-            dedupe_id: dedupe_id.to_owned(),
-            payload: there,
-            durability: THERE,
-        };
-        self.core.call(|holder| holder.sled.enqueue(queue, dedupe_id, payload, durability), request, Answer::done)
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        let there = new.clone();
+        self.core.call(
+            |holder| holder.sled.begin_session(new),
+            || Request::BeginSession { new: there },
+            |answer| answer.number().map(SessionId),
+        )
     }
 
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        let request = || Request::Next { queue: queue.clone(), lease_secs };
-        self.core.call(|holder| holder.sled.next(queue, lease_secs), request, Answer::delivery)
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        let there = Arc::clone(&about);
+        let request = || Request::RenewSession { id, about: there };
+        self.core.call(|holder| holder.sled.renew_session(id, about), request, Answer::done)
     }
 
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        let request = || Request::Extend { delivery: delivery.clone(), lease_secs };
-        self.core.call(|holder| holder.sled.extend(delivery, lease_secs), request, Answer::done)
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        let request = || Request::EndSession { id, only_if_expired };
+        self.core.call(|holder| holder.sled.end_session(id, only_if_expired), request, Answer::done)
     }
 
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        let request = || Request::Ack { delivery: delivery.clone() };
-        self.core.call(|holder| holder.sled.ack(delivery), request, Answer::done)
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        self.core.call(|holder| holder.sled.sessions(), || Request::Sessions {}, Answer::sessions)
     }
 
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        let request = || Request::Nack { delivery: delivery.clone(), delay_secs };
-        self.core.call(|holder| holder.sled.nack(delivery, delay_secs), request, Answer::done)
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.core.call(|holder| holder.sled.forget_session(id), || Request::ForgetSession { id }, Answer::done)
     }
 
     fn shutdown_policy(&self) -> ShutdownPolicy {

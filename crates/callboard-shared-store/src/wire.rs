@@ -3,10 +3,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::messages::{Durability, Timestamp};
 use callboard::storage::{
-    Append, Change, Delivery, DeliveryId, Entry, Expected, Fence, Key, KeyPrefix, Put, Record, StorageError,
+    Append, Change, Delete, Entry, Expected, Fence, Key, KeyPrefix, NewSession, Put, Record, Rider, SessionId,
+    SessionInfo, StorageError,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -103,6 +105,10 @@ sent_as! {
     bool as u8 { |it| u8::from(*it), |byte| Some(byte != 0) }
     usize as u64 { |it| *it as u64, |number| number.try_into().ok() }
     Fence as u64 { |it| it.0, |number| Some(Self(number)) }
+    SessionId as u64 { |it| it.0, |number| Some(Self(number)) }
+    Duration as u64 {
+        |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX), |nanos| Some(Self::from_nanos(nanos))
+    }
     Timestamp as u64 { |it| it.as_millis(), |millis| Some(Self::from_millis(millis)) }
     Durability as u8 {
         |it| match it { Self::Memory => 0, Self::Buffered => 1, Self::Sync => 2 },
@@ -138,6 +144,7 @@ macro_rules! byte_strings {
 }
 byte_strings! {
     String { |it| it.as_bytes(), |bytes| std::str::from_utf8(bytes).ok().map(str::to_owned) }
+    Arc<str> { |it| it.as_bytes(), |bytes| std::str::from_utf8(bytes).ok().map(Self::from) }
     Arc<[u8]> { |it| it, |bytes| Some(bytes.into()) }
     Key { Key::as_bytes, Key::from_bytes }
     KeyPrefix { KeyPrefix::as_bytes, |bytes| Some(KeyPrefix::from_bytes(bytes)) }
@@ -209,12 +216,13 @@ macro_rules! structs {
 pub(crate) use structs;
 
 structs! {
-    Append { fence, durability, ..Append::new(stream, expected, payload) }
-    Put { expected, ttl_secs, durability, ..Put::new(key, value) }
+    Append { stream, fence, expected, payload, durability, session, riders }
+    Put { key, value, expected, ttl_secs, durability, session }
+    Delete { key, revision, durability, session }
     Record { sequence, payload }
     Entry { value, revision, expires_at }
-    Delivery { id, payload, deliveries }
-    DeliveryId { queue, position, delivery }
+    NewSession { name, about, lease }
+    SessionInfo { id, name, about, left }
 }
 
 /// Enums: the number of the variant, and its fields. What a newer build has added is sent as `other` makes of it.
@@ -250,6 +258,7 @@ pub(crate) use enums;
 
 enums! {
     Expected { 0 Any {}, 1 Absent {}, 2 Revision { revision: 0 } }
+    Rider { 0 Put { key, value }, 1 Delete { key } }
     Change { 0 Put { key: 0, entry: 1 }, 1 Deleted { key: 0 }, 2 Missed { count: 0 } }
     StorageError {
         0 WrongSequence { stream, expected, actual },
@@ -263,6 +272,8 @@ enums! {
         8 InUse { path, holder },
         9 Stopped { detail },
         10 Closed {},
+        11 NameTaken { name, about, left },
+        12 SessionLives { left },
         _ => |other| Self::Unavailable { detail: other.to_string() }
     }
 }
@@ -296,6 +307,12 @@ mod tests {
             StorageError::InUse { path: "/x".to_owned(), holder: Some(9) },
             StorageError::Stopped { detail: "x".to_owned() },
             StorageError::Closed,
+            StorageError::NameTaken {
+                name: "b".to_owned(),
+                about: [0xff].as_slice().into(),
+                left: Duration::from_nanos(10),
+            },
+            StorageError::SessionLives { left: Duration::from_secs(11) },
         ];
         for error in errors {
             let bytes = error.to_bytes();

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use callboard::messages::Durability;
 use callboard::storage::{
     Append, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
 };

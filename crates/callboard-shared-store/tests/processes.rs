@@ -9,7 +9,7 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::messages::{Durability, RunId};
 use callboard::prelude::*;
-use callboard::storage::{Append, Change, Expected, Fence, Journal, Key, Put, Record, Sled, Storage, StorageError};
+use callboard::storage::{Append, Change, Journal, Key, Put, Record, Sled, Storage, StorageError};
 use callboard::testing::conformance::ManualClock;
 use callboard_shared_store::SharedStore;
 use futures::StreamExt as _;
@@ -32,8 +32,7 @@ fn append(stream: &Key, expected: u64, payload: &str) -> Append {
 }
 
 fn put(key: &Key, value: &str) -> Put {
-    let (key, value) = (key.clone(), value.as_bytes().into());
-    Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory }
+    Put { durability: Durability::Memory, ..Put::new(key.clone(), value.as_bytes().into()) }
 }
 
 #[tokio::test]

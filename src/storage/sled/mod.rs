@@ -105,8 +105,7 @@ pub struct SledStats {
     pub syncs: u64,
     /// Batches of writes; one that its caller has applied is a batch of its own.
     pub batches: u64,
-    /// Writes, including refused ones, except those that were too long. A call of
-    /// [`Storage::next`](super::Storage::next) counts as a write.
+    /// Writes, including refused ones and the changes of sessions, except those that were too long.
     pub writes: u64,
 }
 

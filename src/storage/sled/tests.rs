@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tempfile::TempDir;
 
 use super::*;
-use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage};
+use crate::storage::{Append, Durability, Expected, Key, Put, Sequence, Storage};
 
 /// Records every sync, and fails one step on demand: `db` is the sync of that file; `write payload` writes half of it.
 #[derive(Clone, Default)]
@@ -236,7 +236,7 @@ async fn a_failed_step_stops_the_store_and_is_not_tried_again() {
             let late = store.append(append("c", 0, b"x", durability)).await;
             assert!(matches!(late, Err(StorageError::Stopped { .. })));
         }
-        assert!(matches!(store.next(&Key::new(["q"]), 1).await, Err(StorageError::Stopped { .. })));
+        assert!(matches!(store.sessions().await, Err(StorageError::Stopped { .. })));
         assert_eq!(watch.next().await, None, "watches end");
         assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1, "reads continue");
         let failed = recorder.take().iter().filter(|event| event.ends_with("failed")).count();
@@ -348,9 +348,6 @@ async fn expired_rows_are_removed_and_nothing_is_left_of_them() {
         let put = Put { ttl_secs: Some(10), durability: Durability::Memory, ..Put::new(key, value) };
         store.put_if_revision(put).await.unwrap();
     }
-    store.enqueue(&Key::new(["q"]), "id", b"x".as_slice().into(), Durability::Memory).await.unwrap();
-    let delivery = store.next(&Key::new(["q"]), 10).await.unwrap().unwrap();
-    store.ack(&delivery.id).await.unwrap();
     clock.advance(Duration::from_secs(120));
     for _ in 0..3 {
         store.purge(&Key::new(["nothing"]), 1).await.unwrap();

@@ -98,7 +98,7 @@ fn open(image: &Path, script: &CrashScript, reports: &[WriteReport]) -> Result<M
             Err(error) => return Err(error.to_string()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (found, _) = runtime.block_on(Contents::read(&store)).map_err(|error| error.to_string())?;
+        let found = runtime.block_on(Contents::read(&store)).map_err(|error| error.to_string())?;
         script.judge(reports, &found).map(Met::Held)
     }));
     met.unwrap_or_else(|_| Err("it panicked".to_owned()))

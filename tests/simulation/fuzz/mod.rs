@@ -15,7 +15,7 @@ use callboard::messages::{
     Rationale, Reducer, RequestId, RunEvent, RunId, Schema, SendTo, State, StateRules, Submission, Task, TraceId,
     TurnId, Verdict, visible_lines,
 };
-use callboard::storage::{Append, Durability, Expected, Fence, Journal, Key, Memory, Put, Storage, Transfer};
+use callboard::storage::{Append, Durability, Fence, Journal, Key, Memory, Put, Storage, Transfer};
 use callboard::supervision::runs::{Diff, Follower, Fork, Replay, ReplayError, Run};
 use callboard::testing::conformance::ManualClock;
 use callboard::workflow::{Defects, Node, Workflow};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use callboard::Callboard;
 use callboard::messages::{RunId, Timestamp, visible};
-use callboard::storage::{Entry, Expected, Key, Put, Revision, Storage, StorageError, Watch};
+use callboard::storage::{Delete, Entry, Expected, Key, Put, Revision, Storage, StorageError, Watch};
 use callboard_signatures::Scheme;
 use callboard_text::check_name;
 use serde::{Deserialize, Serialize};

@@ -100,7 +100,7 @@ async fn a_start_that_was_not_recorded_is_the_same_run() {
     service.end().await;
     // As after a crash between the two.
     {
-        use callboard::storage::{Expected, Key, Put, Storage as _};
+        use callboard::storage::{Key, Put, Storage as _};
         let (key, value) = (Key::new(["schedule", "daily"]), before.value);
         let put = Put { durability: Durability::Memory, ..Put::new(key, value) };
         world.store.put_if_revision(put).await.unwrap();

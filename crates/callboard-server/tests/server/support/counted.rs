@@ -1,11 +1,9 @@
 //! A store in memory that counts what is read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use callboard::storage::{
-    Append, Durability, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageFuture,
-    Watch,
+    Append, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
 };
 
 use crate::passing::pass_on;
