@@ -7,17 +7,15 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::env::Env;
-use crate::messages::{BoardInfo, RunId, Timestamp};
+use crate::messages::{AgentName, BoardInfo, RunId, Timestamp};
 use crate::storage::{Forgotten, Journal, StorageError};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::ShardMessage;
-use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::{Lease, actor_point, answer_of};
 
 use super::day_limiter::DayLimiter;
 use super::periodic::{Ended, Periodic};
-use super::router::Router;
 use super::scheduler::Scheduler;
 use super::shard_queues::ShardQueues;
 
@@ -35,11 +33,11 @@ pub(crate) struct Arguments {
     pub(crate) every: Duration,
     pub(crate) ownership: Ownership,
     pub(crate) lease: Arc<Lease>,
-    pub(crate) lease_length: Duration,
     pub(crate) scan_every: Duration,
     /// What the board says about itself to the others.
     pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
-    pub(crate) router: Arc<Router>,
+    /// Whether the board has an agent.
+    pub(crate) hosts: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
     pub(crate) shards: Arc<ShardQueues>,
     /// Whether runs of boards that are gone are taken over.
     pub(crate) takes_over: bool,
@@ -133,7 +131,7 @@ impl Actor for StorageActor {
             StorageActorMsg::Forgotten(ended) => expiry.schedule(&me, ended, || StorageActorMsg::Forget)?,
             StorageActorMsg::Renew => {
                 // Scheduled now, so that a renewal that fails or never ends does not prevent the next one.
-                me.send_after(arguments.lease_length / 3, || StorageActorMsg::Renew);
+                me.send_after(arguments.lease.renew_in(), || StorageActorMsg::Renew);
                 let begun_at = env.now().monotonic;
                 if arguments.lease.is_over() {
                     let detail = "the board's lease ran out: the store did not answer its renewals".to_owned();
@@ -157,8 +155,8 @@ impl Actor for StorageActor {
                 tracing::warn!(%error, "the board's lease on its store was not renewed");
             }
             StorageActorMsg::Scan => {
-                let (ownership, router) = (arguments.ownership.clone(), Arc::clone(&arguments.router));
-                let found = async move { ownership.find_left(|agent| router.hosts(agent)).await };
+                let (ownership, hosts) = (arguments.ownership.clone(), Arc::clone(&arguments.hosts));
+                let found = async move { ownership.find_left(&*hosts).await };
                 tokio::spawn(async move { me.cast(StorageActorMsg::Found(answer_of(found).await)) });
             }
             StorageActorMsg::Found(found) => {

@@ -8,7 +8,6 @@ use crate::messages::{Durability, Refusal, RunEvent, RunId, Unacknowledged};
 use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::fork::{Fork, ForkError};
 use crate::supervision::runs::queue::ShardMessage;
-use crate::supervision::runs::snapshot::is_left;
 
 use super::handle::Callboard;
 use super::run_handle::RunHandle;
@@ -112,19 +111,8 @@ impl Callboard {
                 Ok(handle)
             }
             // The fork was requested twice at once, or again after a crash.
-            Err(StorageError::WrongSequence { .. }) => {
-                self.take_if_left(run).await;
-                Ok(handle)
-            }
+            Err(StorageError::WrongSequence { .. }) => Ok(handle),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Continues an existing run, also if a crash has kept all of it except the note.
-    pub(super) async fn take_if_left(&self, run: RunId) {
-        let board = &self.board;
-        if is_left(&board.journal, run, &board.rules, board.durability).await {
-            board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: None });
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::actors::{
     SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
-use crate::messages::BoardInfo;
+use crate::messages::{AgentName, BoardInfo};
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Memory, NewSession, Storage};
 use crate::supervision::runs::conversing::ConversationQueue;
@@ -25,6 +25,7 @@ use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::roster::Roster;
+use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
@@ -118,7 +119,6 @@ impl Builder {
                 day_limiter,
                 ownership: ownership.clone(),
                 lease,
-                lease_length: settings.timings.lease,
                 scan_every: settings.timings.scan_every,
                 about: {
                     let (router, permits, without) =
@@ -130,7 +130,10 @@ impl Builder {
                         ..info.clone()
                     })
                 },
-                router: Arc::clone(&router),
+                hosts: {
+                    let router = Arc::clone(&router);
+                    Arc::new(move |agent: &AgentName| router.hosts(agent))
+                },
                 shards: Arc::clone(&shards),
                 takes_over: settings.on_unfinished == Unfinished::Resume,
             };

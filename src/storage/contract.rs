@@ -281,7 +281,9 @@ impl SessionId {
     /// Why its writes are refused.
     #[must_use]
     pub fn has_ended(self) -> StorageError {
-        StorageError::Stopped { detail: format!("the session {} has ended: its board was taken over", self.0) }
+        StorageError::Stopped {
+            detail: format!("the session {} has ended: its board was shut down, or others took it for gone", self.0),
+        }
     }
 }
 

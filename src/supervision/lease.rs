@@ -33,6 +33,11 @@ impl Lease {
         });
     }
 
+    /// When to renew it again: after a third of it, and more often once half of it is over.
+    pub(crate) fn renew_in(&self) -> Duration {
+        if self.age() < self.length / 2 { self.length / 3 } else { self.length / 12 }
+    }
+
     /// Whether something new may begin, such as a turn or a step.
     pub(crate) fn allows_work(&self) -> bool {
         !self.is_shared || self.age() < self.length * 2 / 3

@@ -258,7 +258,7 @@ async fn a_board_that_cannot_renew_its_lease_begins_no_step_after_two_thirds_and
     assert_eq!(steps.load(Ordering::Relaxed), begun);
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let ended = board.ended().now_or_never().unwrap().to_string();
-    assert!(ended.contains("the store has stopped"), "{ended}");
+    assert!(ended.contains("storage"), "{ended}");
     board.shutdown().await;
 }
 
@@ -276,8 +276,8 @@ async fn a_lease_that_is_renewed_late_lets_the_work_go_on() {
     let waits = submit(&board, "greeter").await;
     store.is_mute.store(false, Ordering::Relaxed);
     assert_eq!(waits.result().await.unwrap().output, json!("hello"));
-    tokio::time::sleep(HOUR).await;
-    assert!(steps.load(Ordering::Relaxed) > begun + 3_000);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(steps.load(Ordering::Relaxed) > begun + 250);
     assert!(board.ended().now_or_never().is_none());
     board.shutdown().await;
 }

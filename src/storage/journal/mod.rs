@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -20,7 +19,6 @@ pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
 
 use super::codec::{self, CodecError, Payload, Stored};
-use super::recent::Recent;
 use super::{
     Append, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionInfo, Storage, StorageError,
     StorageFuture,
@@ -105,28 +103,10 @@ pub(crate) const CONTEXT: &str = "context";
 /// How many records are read at once.
 const PAGE: usize = 512;
 
-/// Open runs whose notes are remembered.
-const OPEN_NOTES: usize = 16_384;
-
 /// Reads and writes the journals of runs. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
     storage: Arc<dyn Storage>,
-    /// The revisions of open runs' notes, so that a note need not be read to be removed. The storage compares them.
-    open_notes: Arc<Mutex<OpenNotes>>,
-}
-
-#[derive(Debug)]
-struct OpenNotes {
-    recent: Recent<RunId, OpenNote>,
-    written: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OpenNote {
-    /// That write of a note is not acknowledged yet. Acknowledgements may come in another order.
-    UnderWay(u64),
-    Written(Revision),
 }
 
 /// A run's journal as it was read.
@@ -155,7 +135,7 @@ impl Journal {
     /// Creates a handle that reads and writes the journals of the runs in `storage`.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage, open_notes: Arc::new(Mutex::new(OpenNotes { recent: Recent::new(OPEN_NOTES), written: 0 })) }
+        Self { storage }
     }
 
     /// The store that it is in.
@@ -429,29 +409,7 @@ impl Journal {
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
     /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
     pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        self.write_open_note(run, owner, Expected::Any).map(|written| written.map(|_| ())).boxed()
-    }
-
-    fn write_open_note(&self, run: RunId, owner: &str, expected: Expected) -> StorageFuture<Revision> {
-        let under_way = {
-            let mut notes = self.open_notes.lock();
-            notes.written += 1;
-            let under_way = OpenNote::UnderWay(notes.written);
-            notes.recent.insert(run, under_way);
-            notes.recent.turn();
-            under_way
-        };
-        let (written, notes) = (
-            self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), expected),
-            Arc::clone(&self.open_notes),
-        );
-        let remember = move |revision| {
-            if let Some(note) = notes.lock().recent.get(&run).filter(|note| **note == under_way) {
-                *note = OpenNote::Written(revision);
-            }
-            revision
-        };
-        written.map(|written| written.map(remember)).boxed()
+        self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
     }
 
     /// The board in the note of [`Journal::mark_open`], and the note's revision.
@@ -507,23 +465,13 @@ impl Journal {
     /// # Errors
     /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
     pub(crate) async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
-        self.write_open_note(run, owner, Expected::Revision(revision)).await.map(|_| ())
+        let (key, value) = (Self::key_of(OPEN, run), Arc::from(owner.as_bytes()));
+        self.write_note(key, value, Expected::Revision(revision)).await.map(|_| ())
     }
 
-    /// Removes the note of [`Journal::mark_open`], unless it was written again.
+    /// Removes the note of [`Journal::mark_open`].
     pub(crate) fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
-        let key = Self::key_of(OPEN, run);
-        let Some(OpenNote::Written(revision)) = self.open_notes.lock().recent.remove(&run) else {
-            return self.delete(key);
-        };
-        let removed = self.storage.delete_if_revision(Delete::new(key, revision, Durability::Memory));
-        async move {
-            match removed.await {
-                Err(StorageError::WrongRevision { .. }) => Ok(()),
-                removed => removed,
-            }
-        }
-        .boxed()
+        self.delete(Self::key_of(OPEN, run))
     }
 
     /// The runs that have a note.

@@ -543,19 +543,6 @@ async fn a_run_has_a_board_while_that_lives() {
 }
 
 #[tokio::test]
-async fn a_note_that_another_board_has_written_again_is_its_own() {
-    let storage: Arc<dyn Storage> = Arc::new(Memory::default());
-    let (journal, other) = (Journal::new(Arc::clone(&storage)), Journal::new(storage));
-    let run = RunId(Uuid::from_u128(7));
-    journal.mark_open(run, "board").await.unwrap();
-    other.mark_open(run, "heir").await.unwrap();
-    journal.mark_ended(run).await.unwrap();
-    assert_eq!(journal.open_runs().await.unwrap(), [run]);
-    other.mark_ended(run).await.unwrap();
-    assert_eq!(journal.open_runs().await.unwrap(), []);
-}
-
-#[tokio::test]
 async fn a_run_that_cannot_be_forgotten_holds_up_no_other() {
     let storage: Arc<dyn Storage> = Arc::new(Memory::default());
     let journal = Journal::new(Arc::clone(&storage));

@@ -13,7 +13,7 @@ use crate::storage::StorageError;
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::{Effect, Phase, Run};
-use crate::supervision::runs::rules::snapshot::{self, Loaded, is_left};
+use crate::supervision::runs::rules::snapshot::{self, Loaded};
 use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
@@ -161,20 +161,11 @@ impl ShardContext {
         if agents.is_empty() { Ok(()) } else { Err(LoadError::NotHosted { agents }) }
     }
 
-    /// Acknowledges a submission whose run exists already, here or on another board. A run whose note a crash has lost is
-    /// adopted; one of which a crash has kept the note alone was not accepted.
+    /// Acknowledges a submission whose run exists already, here or on another board.
     pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
         let shared = Arc::clone(self);
-        let look = async move {
-            let there = shared.journal.has(run).await;
-            let is_left =
-                matches!(there, Ok(true)) && is_left(&shared.journal, run, &shared.rules, shared.durability).await;
-            (shared, there, is_left)
-        };
-        spawn_unless_ready(look.boxed(), move |(shared, there, is_left)| {
-            if is_left {
-                shared.queue.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
-            }
+        let look = async move { shared.journal.has(run).await };
+        spawn_unless_ready(look.boxed(), move |there| {
             let _ = ack.send(match there {
                 Ok(true) => Ok(run),
                 Ok(false) => Err(Unacknowledged::Submission.into()),
