@@ -402,6 +402,10 @@ impl Storage for Postgres {
         })
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
         self.ask(move |reading| {
             Box::pin(async move {
