@@ -2,8 +2,8 @@
 //! `supervision/runs/rules/day_ledger.rs`; here is what they need of the store and of the clock.
 //!
 //! A board takes a block of the day's ledger when its calls need one, by a write that the ledger's revision guards, and settles its blocks when
-//! it ends. The blocks of a board that was killed stay spent until another board needs a block: that one finds the claim of the first
-//! expired, and settles the blocks with what the journals of its runs have. A board that was only paused takes its blocks back with its
+//! it ends. The blocks of a board that was killed stay spent until another board needs a block: that one finds the lease of the first
+//! over, and settles the blocks with what the journals of its runs have. A board that was only paused takes its blocks back with its
 //! next change of the ledger, with what it has used meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
@@ -86,7 +86,7 @@ pub(crate) struct DayLimiter {
     journal: Journal,
     durability: Durability,
     rules: StateRules,
-    /// The board's name, which its claim has.
+    /// The board's id.
     board: Arc<str>,
     limits: DayLimits,
     today: Mutex<Today>,
@@ -397,7 +397,7 @@ impl DayLimiter {
         let Some(entry) = self.journal.storage().get(&key).await? else { return Ok(false) };
         let mut has_settled = false;
         for board in decoded(&key, &entry.value)?.boards() {
-            if board == self.board || self.journal.is_alive(&board).await? {
+            if board == self.board || self.journal.lease_of(&board).await?.is_some() {
                 continue;
             }
             let Some(used) = self.used_by(day, &board).await? else { continue };
@@ -453,22 +453,6 @@ impl DayLimiter {
             self.journal.delete(key).await?;
         }
         Ok(())
-    }
-
-    /// The board's claim was lost, so another board may have settled its blocks: what is left of them is not used any more, and the
-    /// ledger gets what they were used for since.
-    pub(crate) fn give_up_blocks(self: &Arc<Self>) {
-        let day = {
-            let mut today = self.today.lock();
-            today.now.blocks.values_mut().for_each(Block::close);
-            today.now.day
-        };
-        let limiter = Arc::clone(self);
-        tokio::spawn(async move {
-            if let Err(error) = limiter.change(day, |_| Ok::<_, Infallible>(())).await {
-                tracing::warn!(%error, "what was used of the day's limits is not in the ledger until this board needs more of them");
-            }
-        });
     }
 
     /// Settles the blocks of this board, which ends.

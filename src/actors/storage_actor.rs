@@ -1,5 +1,5 @@
-//! The storage actor: it deletes runs that ended long ago, holds the board's claim on its runs, and fails when the store stops,
-//! which ends the board. It owns no data.
+//! The storage actor: it deletes runs that ended long ago, renews the board's lease on its store, looks for runs of boards that are
+//! gone, and fails when the store stops, which ends the board. It owns no data.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,15 +7,17 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::env::Env;
-use crate::messages::Timestamp;
-use crate::storage::{Fence, Forgotten, Journal, StorageError};
-use crate::supervision::actor_point;
-use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
+use crate::messages::{AgentName, BoardInfo, RunId, Timestamp};
+use crate::storage::{Forgotten, Journal, StorageError};
 use crate::supervision::runs::conversing::ConversationQueue;
+use crate::supervision::runs::ownership::Ownership;
+use crate::supervision::runs::queue::ShardMessage;
+use crate::supervision::{Lease, actor_point, answer_of};
 
 use super::day_limiter::DayLimiter;
 use super::periodic::{Ended, Periodic};
 use super::scheduler::Scheduler;
+use super::shard_queues::ShardQueues;
 
 pub(crate) struct StorageActor;
 
@@ -29,10 +31,28 @@ pub(crate) struct Arguments {
     /// Counted from the end of a conversation's last run.
     pub(crate) conversation_retention: Duration,
     pub(crate) every: Duration,
-    pub(crate) claims: Claims,
+    pub(crate) ownership: Ownership,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) scan_every: Duration,
+    /// What the board says about itself to the others.
+    pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
+    /// Whether the board has an agent.
+    pub(crate) hosts: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
+    pub(crate) shards: Arc<ShardQueues>,
+    /// Whether runs of boards that are gone are taken over.
+    pub(crate) takes_over: bool,
     pub(crate) day_limiter: Arc<DayLimiter>,
     /// The error with which the store stopped.
     pub(crate) store_failure: Arc<OnceLock<StorageError>>,
+}
+
+impl Arguments {
+    /// Ends the board, which can write nothing more.
+    fn stop(&self, me: &ActorRef<StorageActorMsg>, error: StorageError) {
+        tracing::error!(%error, "the board has lost its store");
+        let _ = self.store_failure.set(error);
+        let _ = me.cast(StorageActorMsg::StorageStopped);
+    }
 }
 
 #[derive(Debug)]
@@ -41,10 +61,14 @@ pub(crate) enum StorageActorMsg {
     Forget,
     /// The deletion has ended.
     Forgotten(Ended),
-    /// Renew the claim, so that other boards see that this one is alive.
+    /// Renew the lease, so that other boards see that this one is alive.
     Renew,
-    /// The claim was renewed, or could not be.
-    Renewed(Result<Fence, StorageError>),
+    /// The lease was renewed by a call that was begun at this time, or could not be.
+    Renewed(Duration, Result<(), StorageError>),
+    /// Look for runs of boards that are gone.
+    Scan,
+    /// The runs that were found.
+    Found(Result<Vec<RunId>, StorageError>),
     /// `store_failure` is set.
     StorageStopped,
 }
@@ -52,8 +76,6 @@ pub(crate) enum StorageActorMsg {
 pub(crate) struct StorageActorState {
     arguments: Arguments,
     expiry: Periodic,
-    /// The board's claim.
-    fence: Fence,
 }
 
 impl Actor for StorageActor {
@@ -70,20 +92,21 @@ impl Actor for StorageActor {
         if arguments.store_failure.get().is_some() {
             me.cast(StorageActorMsg::StorageStopped)?;
         }
-        let fence = arguments.claims.hold().await?;
-        me.send_after(RENEW_EVERY, || StorageActorMsg::Renew);
+        me.cast(StorageActorMsg::Renew)?;
+        me.send_after(arguments.scan_every, || StorageActorMsg::Scan);
         let (env, every) = (arguments.env.clone(), arguments.every);
         let expiry = Periodic { env, what: "runs that ended long ago", fault_point: "storage.sweep", every };
         expiry.schedule(&me, Ok(()), || StorageActorMsg::Forget)?;
-        Ok(StorageActorState { arguments, expiry, fence })
+        Ok(StorageActorState { arguments, expiry })
     }
 
     async fn handle(
         &self,
         me: ActorRef<StorageActorMsg>,
         message: StorageActorMsg,
-        StorageActorState { arguments, expiry, fence }: &mut StorageActorState,
+        StorageActorState { arguments, expiry }: &mut StorageActorState,
     ) -> Result<(), ActorProcessingErr> {
+        let arguments = &*arguments;
         let Arguments { env, journal, scheduler, retention, conversations, conversation_retention, .. } = arguments;
         actor_point(env, "storage.handle", "", &me).await?;
         match message {
@@ -108,17 +131,46 @@ impl Actor for StorageActor {
             StorageActorMsg::Forgotten(ended) => expiry.schedule(&me, ended, || StorageActorMsg::Forget)?,
             StorageActorMsg::Renew => {
                 // Scheduled now, so that a renewal that fails or never ends does not prevent the next one.
-                me.send_after(RENEW_EVERY, || StorageActorMsg::Renew);
-                let (claims, fence) = (arguments.claims.clone(), *fence);
-                tokio::spawn(async move { me.cast(StorageActorMsg::Renewed(claims.renew(fence).await)) });
+                me.send_after(arguments.lease.renew_in(), || StorageActorMsg::Renew);
+                let begun_at = env.now().monotonic;
+                if arguments.lease.is_over() {
+                    let detail = "the board's lease ran out: the store did not answer its renewals".to_owned();
+                    arguments.stop(&me, StorageError::Stopped { detail });
+                }
+                let renewal =
+                    journal.storage().renew_session(arguments.ownership.session(), (arguments.about)().to_bytes());
+                tokio::spawn(async move { me.cast(StorageActorMsg::Renewed(begun_at, answer_of(renewal).await)) });
             }
-            StorageActorMsg::Renewed(Ok(renewed)) => {
-                if std::mem::replace(fence, renewed) != renewed {
-                    arguments.day_limiter.give_up_blocks();
+            StorageActorMsg::Renewed(begun_at, Ok(())) => {
+                let had_stopped = !arguments.lease.allows_work();
+                arguments.lease.renew(begun_at);
+                if had_stopped && arguments.lease.allows_work() {
+                    scheduler.lease_renewed();
                 }
             }
-            StorageActorMsg::Renewed(Err(error)) => {
-                tracing::warn!(%error, "the claim on the board's runs was not renewed");
+            StorageActorMsg::Renewed(_, Err(error @ StorageError::Stopped { .. })) => {
+                arguments.stop(&me, error);
+            }
+            StorageActorMsg::Renewed(_, Err(error)) => {
+                tracing::warn!(%error, "the board's lease on its store was not renewed");
+            }
+            StorageActorMsg::Scan => {
+                let (ownership, hosts) = (arguments.ownership.clone(), Arc::clone(&arguments.hosts));
+                let found = async move { ownership.find_left(&*hosts).await };
+                tokio::spawn(async move { me.cast(StorageActorMsg::Found(answer_of(found).await)) });
+            }
+            StorageActorMsg::Found(found) => {
+                me.send_after(arguments.scan_every, || StorageActorMsg::Scan);
+                match found {
+                    Ok(runs) if arguments.takes_over => {
+                        for run in runs {
+                            let adopt = ShardMessage::Adopt { run, new_process: true, recovery: None };
+                            arguments.shards.of(run).push(adopt);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "boards that are gone cannot be looked for"),
+                }
             }
             StorageActorMsg::StorageStopped => {
                 scheduler.stop_all();
@@ -138,7 +190,9 @@ impl Actor for StorageActor {
         if let Err(error) = state.arguments.day_limiter.close().await {
             tracing::warn!(%error, "what the board had set aside of the day's limits stays spent until another board settles it");
         }
-        state.arguments.claims.release(state.fence).await;
+        let (journal, session) = (&state.arguments.journal, state.arguments.ownership.session());
+        // A session that is not ended here runs out by itself.
+        let _ = answer_of(journal.storage().end_session(session, false)).await;
         Ok(())
     }
 }

@@ -16,6 +16,7 @@
 mod agent_name;
 mod approval;
 mod authority;
+mod board;
 mod causes;
 mod chain;
 mod command;
@@ -59,6 +60,7 @@ pub use approval::{
 };
 pub(crate) use approval::{Barred, EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
+pub use board::{BoardEntry, BoardInfo};
 pub use callboard_text::{NameError, visible, visible_lines};
 pub use causes::{OverLimit, Unacknowledged};
 pub use chain::{Chain, ChainStep};

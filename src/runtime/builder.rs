@@ -76,7 +76,8 @@ pub enum BuildError {
     /// The supervision tree of the board's own actors (storage, router, channels, run supervisors) did not start.
     #[error("the board did not start: {0}")]
     Tree(#[from] StartError),
-    /// The store could not list the unfinished runs. With [`Unfinished::Leave`] they are not listed.
+    /// The store did not begin a session of the board, or could not list the unfinished runs, which it does not with
+    /// [`Unfinished::Leave`].
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -92,6 +93,19 @@ impl Builder {
     /// Sets the store of everything durable; by default memory. A store that others hold too is passed as an `Arc`.
     pub fn storage(mut self, storage: impl Storage) -> Self {
         self.storage = Some(Arc::new(storage));
+        self
+    }
+
+    /// Names the board among those on its store; by default it has a name that no other board has. A start fails while a board of the
+    /// same name works on the store ([`StorageError::NameTaken`]).
+    pub fn name(mut self, name: &str) -> Self {
+        self.settings.name = Some(name.into());
+        self
+    }
+
+    /// Says where people and programs reach the board: for [`Callboard::boards`], which does not look into it.
+    pub fn address(mut self, address: &str) -> Self {
+        self.settings.address = Some(address.into());
         self
     }
 

@@ -240,7 +240,6 @@ impl Callboard {
         board.journal.settle_failure(failed_at, letter).await?;
         let handle = self.run(run);
         if board.journal.has(run).await? {
-            self.take_if_left(run).await;
             return Ok(handle);
         }
         let mut events = events_of(run)?;

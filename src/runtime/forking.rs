@@ -5,10 +5,9 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::messages::{Durability, Refusal, RunEvent, RunId, Unacknowledged};
-use crate::storage::{Fence, Journal, StorageError};
+use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::fork::{Fork, ForkError};
 use crate::supervision::runs::queue::ShardMessage;
-use crate::supervision::runs::snapshot::is_left;
 
 use super::handle::Callboard;
 use super::run_handle::RunHandle;
@@ -86,8 +85,8 @@ impl Callboard {
         let (board, handle) = (&self.board, self.run(run));
         let journal = &board.journal;
         let begun = match durability {
-            Durability::Memory => journal.append(&Journal::stream(run), Fence::FIRST, 0, events, durability),
-            Durability::Buffered | Durability::Sync => journal.begin(run, board.claims.owner(), events, durability),
+            Durability::Memory => journal.append(&Journal::stream(run), 0, events, durability),
+            Durability::Buffered | Durability::Sync => journal.begin(run, board.ownership.board(), events, durability),
         };
         let begun = match begun.await {
             // The append may have succeeded all the same.
@@ -112,20 +111,8 @@ impl Callboard {
                 Ok(handle)
             }
             // The fork was requested twice at once, or again after a crash.
-            Err(StorageError::WrongSequence { .. }) => {
-                self.take_if_left(run).await;
-                Ok(handle)
-            }
-            Err(StorageError::Fenced { .. }) if journal.has(run).await? => Ok(handle),
+            Err(StorageError::WrongSequence { .. }) => Ok(handle),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Continues an existing run, also if a crash has kept all of it except the note.
-    pub(super) async fn take_if_left(&self, run: RunId) {
-        let board = &self.board;
-        if is_left(&board.journal, run, &board.rules, board.durability).await {
-            board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: None });
         }
     }
 }

@@ -17,15 +17,15 @@ use crate::actors::{Router, Scheduler, ShardQueues};
 use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Chain, Complexity, ConversationId, Durability, Json, Limits, OverLimit, Refusal, RunId, Submission,
-    Task, Timestamp, TraceId, Unacknowledged,
+    AgentName, BoardEntry, Chain, Complexity, ConversationId, Durability, Json, Limits, OverLimit, Refusal, RunId,
+    Submission, Task, Timestamp, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Storage, StorageError};
 use crate::supervision::answer_of;
-use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::facts::SharedFacts;
+use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage, ShardQueue};
 use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
@@ -48,7 +48,7 @@ pub(super) struct Board {
     pub(super) env: Env,
     pub(super) store: Arc<BoardStore>,
     pub(super) journal: Journal,
-    pub(super) claims: Claims,
+    pub(super) ownership: Ownership,
     pub(super) conversations: ConversationQueue,
     /// The error with which the store stopped: the board ends with it.
     pub(super) store_failure: Arc<OnceLock<StorageError>>,
@@ -227,7 +227,26 @@ impl Callboard {
     /// that works on a run ([`Journal::board_of`](crate::storage::Journal::board_of)).
     #[must_use]
     pub fn id(&self) -> &str {
-        self.board.claims.owner()
+        self.board.ownership.board()
+    }
+
+    /// The boards on the store that live, this one included, and those that are gone and have left runs that nobody has taken over yet.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let coder = |_: Turn| async { Ok(Command::output("done")) };
+    /// let board = Callboard::builder().name("a").agent("coder", coder).start().await?;
+    /// let boards = board.boards().await?;
+    /// assert_eq!((&*boards[0].name, &*boards[0].info.id), ("a", board.id()));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
+        self.board.journal.boards().await
     }
 
     /// The handle of a run that was submitted before, also by an earlier process.

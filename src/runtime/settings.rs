@@ -14,6 +14,8 @@ use crate::supervision::runs::breaker::BreakerPolicy;
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
+    pub(super) name: Option<Arc<str>>,
+    pub(super) address: Option<Arc<str>>,
     pub(super) durability: Option<Durability>,
     pub(super) classifier: Classifier,
     pub(super) breaker: BreakerPolicy,
@@ -62,6 +64,8 @@ impl fmt::Debug for RunLimits {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            name: None,
+            address: None,
             durability: None,
             classifier: Classifier::None,
             breaker: BreakerPolicy::default(),
@@ -217,6 +221,8 @@ pub struct Timings {
     pub(super) stuck_after: Duration,
     pub(super) reconcile_within: Duration,
     pub(super) stale_after: Duration,
+    pub(super) lease: Duration,
+    pub(super) scan_every: Duration,
 }
 
 impl Default for Timings {
@@ -227,6 +233,8 @@ impl Default for Timings {
             stuck_after: Duration::from_secs(5),
             reconcile_within: Duration::from_secs(30),
             stale_after: Duration::from_secs(600),
+            lease: Duration::from_secs(15),
+            scan_every: Duration::from_secs(2),
         }
     }
 }
@@ -260,6 +268,19 @@ impl Timings {
     /// How long a delegation may be silent before its status is shown as stale (10 min).
     pub fn stale_after(mut self, silence: Duration) -> Self {
         self.stale_after = silence;
+        self
+    }
+
+    /// The lease of the board on its store (15 s, at least 300 ms), which it renews each third of it. Boards on the same store take the runs over
+    /// of one whose lease has run out.
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.lease = length.max(Duration::from_millis(300));
+        self
+    }
+
+    /// How often the board looks for boards on its store whose leases have run out (2 s, at least 10 ms).
+    pub fn scan_every(mut self, interval: Duration) -> Self {
+        self.scan_every = interval.max(Duration::from_millis(10));
         self
     }
 }

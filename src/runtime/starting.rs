@@ -1,6 +1,7 @@
 //! The start of a board: everything is made, wired and supervised, and runs of an earlier process are resumed.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,19 +16,21 @@ use crate::actors::{
     SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
+use crate::messages::{AgentName, BoardInfo};
 use crate::storage::board_store::BoardStore;
-use crate::storage::{Journal, Memory, Storage};
-use crate::supervision::answer_of;
-use crate::supervision::runs::claims::Claims;
+use crate::storage::{Journal, Memory, NewSession, Storage};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
+use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::roster::Roster;
+use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
 };
+use crate::supervision::{Lease, answer_of};
 
 use super::builder::{BuildError, Builder};
 use super::handle::{Board, Callboard};
@@ -54,10 +57,26 @@ impl Builder {
         let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
-        let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
+        let board_id: Arc<str> = env.id().to_string().into();
+        let lease = Arc::new(Lease::new(env.clone(), settings.timings.lease, storage.is_shared()));
+        let info = BoardInfo {
+            id: Arc::clone(&board_id),
+            build: env!("CARGO_PKG_VERSION").into(),
+            began_at: env.now().wall,
+            address: settings.address.clone(),
+            ..BoardInfo::default()
+        };
+        let new = NewSession {
+            name: settings.name.clone().unwrap_or_else(|| Arc::clone(&board_id)),
+            about: info.to_bytes(),
+            lease: settings.timings.lease,
+        };
+        let session = answer_of(storage.begin_session(new)).await?;
+        store.work_in(session);
+        let ownership = Ownership::new(journal.clone(), Arc::clone(&board_id), session);
         let day_limiter = Arc::new(DayLimiter::new(
             (env.clone(), journal.clone(), durability, rules.clone()),
-            claims.owner(),
+            &board_id,
             settings.day_limits.clone(),
         ));
         let config = SchedulerConfig {
@@ -67,6 +86,7 @@ impl Builder {
             stuck_after: settings.timings.stuck_after,
             reconcile_within: settings.timings.reconcile_within,
             day_limiter: Arc::clone(&day_limiter),
+            lease: Arc::clone(&lease),
         };
         let scheduler = Scheduler::new(env.clone(), Arc::clone(&facts), context.clone(), config);
         let decider = Decider::new(env.clone(), (Arc::clone(&storage), durability), Arc::clone(&shards), groups);
@@ -82,9 +102,10 @@ impl Builder {
         }));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
-        let without_permit = Arc::default();
+        let without_permit: Arc<AtomicUsize> = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
+        let is_shared = storage.is_shared();
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
@@ -95,8 +116,26 @@ impl Builder {
                 conversations: conversations.clone(),
                 conversation_retention: settings.retention.conversations,
                 every: settings.retention.every,
-                claims: claims.clone(),
                 day_limiter,
+                ownership: ownership.clone(),
+                lease,
+                scan_every: settings.timings.scan_every,
+                about: {
+                    let (router, permits, without) =
+                        (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
+                    let in_flight = settings.capacity.runs_in_flight;
+                    Arc::new(move || BoardInfo {
+                        agents: router.names(),
+                        runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
+                        ..info.clone()
+                    })
+                },
+                hosts: {
+                    let router = Arc::clone(&router);
+                    Arc::new(move |agent: &AgentName| router.hosts(agent))
+                },
+                shards: Arc::clone(&shards),
+                takes_over: settings.on_unfinished == Unfinished::Resume,
             };
             move || (StorageActor, arguments.clone())
         });
@@ -118,7 +157,8 @@ impl Builder {
                 dynamic_agents: settings.capacity.dynamic_agents,
                 memory_turns: settings.retention.memory_turns,
                 durability,
-                claims: claims.clone(),
+                ownership: ownership.clone(),
+                is_shared,
                 conversations: conversations.clone(),
                 queue,
                 roster,
@@ -197,7 +237,7 @@ impl Builder {
             without_permit,
             env,
             journal,
-            claims,
+            ownership,
             conversations,
             shards,
             rosters,
@@ -238,13 +278,15 @@ impl Builder {
         }
         let unfinished = match callboard.board.settings.on_unfinished {
             Unfinished::Leave => Vec::new(),
-            Unfinished::Resume | Unfinished::Cancel => match answer_of(callboard.board.journal.open_runs()).await {
-                Ok(runs) => runs,
-                Err(error) => {
-                    callboard.board.tree.stop().await;
-                    return Err(error.into());
+            Unfinished::Resume | Unfinished::Cancel => {
+                match answer_of(callboard.board.ownership.find_unowned()).await {
+                    Ok(runs) => runs,
+                    Err(error) => {
+                        callboard.board.tree.stop().await;
+                        return Err(error.into());
+                    }
                 }
-            },
+            }
         };
         if unfinished.is_empty() {
             // The index of inboxes and the list of runs begin complete in a store without runs. If this fails, the first that is

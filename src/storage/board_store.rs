@@ -18,6 +18,7 @@ pub(crate) struct BoardStore {
     /// The board's session, once it has one: its writes count as long as that lasts.
     session: OnceLock<SessionId>,
     default_durability: Durability,
+    is_shared: bool,
 }
 
 enum Held {
@@ -43,6 +44,7 @@ impl BoardStore {
     pub(crate) fn new(store: Arc<dyn Storage>) -> Self {
         Self {
             default_durability: store.default_durability(),
+            is_shared: store.is_shared(),
             held: RwLock::new(Held::Open(store)),
             session: OnceLock::new(),
         }
@@ -178,6 +180,10 @@ impl Storage for BoardStore {
 
     fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
         self.call(|store| store.forget_session(id))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     fn shutdown_policy(&self) -> ShutdownPolicy {

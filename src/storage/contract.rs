@@ -170,6 +170,11 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Forgets a session that has ended. One that has not, and one that is unknown, stay as they are.
     fn forget_session(&self, id: SessionId) -> StorageFuture<()>;
 
+    /// Whether several processes may have boards on the store at once, each with agents of its own.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// What happens to the store when a board that was given it has shut down, while handles of the board still live.
     fn shutdown_policy(&self) -> ShutdownPolicy {
         ShutdownPolicy::KeepOpen
@@ -276,7 +281,9 @@ impl SessionId {
     /// Why its writes are refused.
     #[must_use]
     pub fn has_ended(self) -> StorageError {
-        StorageError::Stopped { detail: format!("the session {} has ended: its board was taken over", self.0) }
+        StorageError::Stopped {
+            detail: format!("the session {} has ended: its board was shut down, or others took it for gone", self.0),
+        }
     }
 }
 

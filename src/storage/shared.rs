@@ -82,6 +82,10 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).forget_session(id)
     }
 
+    fn is_shared(&self) -> bool {
+        (**self).is_shared()
+    }
+
     fn shutdown_policy(&self) -> ShutdownPolicy {
         match (**self).shutdown_policy() {
             ShutdownPolicy::KeepOpen => ShutdownPolicy::KeepOpen,

@@ -3,8 +3,10 @@
 // - `tree`: supervision of ractor actors by OTP's rules, for the board and for users.
 // - `runs::rules`: the rules of runs. Pure: what a run is (`run`), what happens next (`decide`, `guard`).
 // - `runs::shard`: the run supervisors, which carry the rules out.
+// - `lease`: how long a board may go on without word from its store.
 // - `mailbox`: state that outlives its actor, with the address that wakes the actor. Each queue outside of an actor is one.
 // - `points`: fault points inside actors.
+mod lease;
 mod mailbox;
 mod points;
 pub mod runs;
@@ -16,6 +18,7 @@ use futures::FutureExt;
 
 use crate::storage::StorageError;
 
+pub(crate) use lease::Lease;
 pub(crate) use mailbox::Mailbox;
 pub(crate) use points::actor_point;
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::faults::FaultPlan;
 use crate::common::{Processes, World, finish};
-use callboard::env::{Env, Fault};
 use callboard::messages::{AgentName, Cost, PerDay, Refusal, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, Unfinished};
@@ -182,29 +180,6 @@ async fn a_run_that_a_turn_began_counts_against_the_requester_and_reports_nothin
     let told = board.agents().inbox("ci").await.unwrap();
     assert_eq!(told.len(), 4, "an acknowledgement and an end of each task: {told:?}");
     board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_board_uses_after_others_took_it_for_gone_is_counted() {
-    let (plan, counted) = (FaultPlan::default(), Arc::default());
-    let world = World::of(plan.env());
-    let second = World { env: Env::repeatable(2), storage: Arc::clone(&world.storage) };
-    let paused = limited(world.builder()).with(spender(&counted)).start().await.unwrap();
-    let second = limited(second.builder()).with(spender(&counted)).start().await.unwrap();
-    assert!(spend(&paused, 20, 20).await.is_finished());
-    // Its claim of 60 s runs out.
-    plan.arm("storage.handle", Fault::Wait(Duration::from_secs(90)), 1);
-    tokio::time::sleep(Duration::from_secs(100)).await;
-    assert!(!spend(&second, 981, 0).await.is_finished());
-    assert!(spend(&paused, 30, 30).await.is_finished(), "the rest of its block");
-    // It renews the claim.
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(!spend(&second, 951, 0).await.is_finished());
-    assert!(spend(&paused, 100, 100).await.is_finished());
-    paused.shutdown().await;
-    assert!(!spend(&second, 851, 0).await.is_finished());
-    assert!(spend(&second, 850, 0).await.is_finished());
-    second.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

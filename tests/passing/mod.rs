@@ -32,18 +32,29 @@ macro_rules! pass_on {
         $crate::passing::pass_on!(@ $field release(stream: &Key, fence: Fence) -> ());
     };
     (@ $field:ident sessions) => {
+        $crate::passing::pass_on!($field: begin_session, renew_session, end_session, list_sessions, forget_session);
+    };
+    (@ $field:ident begin_session) => {
         $crate::passing::pass_on!(
             @ $field begin_session(new: callboard::storage::NewSession) -> callboard::storage::SessionId
         );
+    };
+    (@ $field:ident renew_session) => {
         $crate::passing::pass_on!(
             @ $field renew_session(id: callboard::storage::SessionId, about: std::sync::Arc<[u8]>) -> ()
         );
+    };
+    (@ $field:ident end_session) => {
         $crate::passing::pass_on!(
             @ $field end_session(id: callboard::storage::SessionId, only_if_expired: bool) -> ()
         );
+    };
+    (@ $field:ident list_sessions) => {
         fn sessions(&self) -> StorageFuture<Vec<callboard::storage::SessionInfo>> {
             self.$field.sessions()
         }
+    };
+    (@ $field:ident forget_session) => {
         $crate::passing::pass_on!(@ $field forget_session(id: callboard::storage::SessionId) -> ());
     };
     (@ $field:ident $method:ident($($name:ident: $kind:ty),+) -> $answer:ty) => {

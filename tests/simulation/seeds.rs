@@ -1,7 +1,7 @@
 //! The same seed gives the same run of a whole system; what goes wrong is planned, seen and reproducible.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use callboard::SubmitError;
@@ -572,64 +572,6 @@ fn a_submission_of_unknown_outcome_that_another_board_takes_is_worked_on_by_one(
         assert_eq!((&result.outcome, sim.effects().count()), (&Outcome::Finished, 1));
         assert_eq!(first.run(result.run).result().await?, result);
         sim.assert_effects_at_most_once_per_key();
-        Ok(())
-    });
-}
-
-#[test]
-fn a_submission_that_lost_its_note_and_its_board_is_worked_on_when_it_is_submitted_again() {
-    Seeds::new(50).simulate(async |sim: Sim| {
-        let start = || sim.board().agent("reviewer", reviewer).start();
-        let task = || Task::new("fix").id(RunId(uuid::Uuid::from_u128(7)));
-        let board = start().await?;
-        sim.faults().at("storage.put").error("away").at("storage.get").for_secs(5);
-        let unknown = board.submit(task()).await.err();
-        assert!(unknown.is_some_and(|error| error.to_string().contains("away")));
-        sim.crash().await;
-        let board = start().await?;
-        assert_eq!(board.submit(task()).await?.result().await?.outcome, Outcome::Finished);
-        sim.assert_nothing_left().await;
-        assert!(board.unfinished_runs().await?.is_empty());
-        // What has ended is not begun again.
-        assert_eq!(board.submit(task()).await?.result().await?.outcome, Outcome::Finished);
-        sim.assert_nothing_left().await;
-        Ok(())
-    });
-}
-
-#[test]
-fn a_retried_letter_whose_run_lost_its_note_and_its_board_continues_when_it_is_retried_again() {
-    Seeds::new(20).simulate(async |sim: Sim| {
-        let is_down = Arc::new(AtomicBool::new(true));
-        let asked = Arc::clone(&is_down);
-        let caller = move |_: Turn| {
-            let is_down = asked.load(Ordering::Relaxed);
-            async move { if is_down { Err(TurnError::terminal("down")) } else { Ok(Command::output("done")) } }
-        };
-        let mut letter = None;
-        let retried = sim.until_crash(async {
-            let board = sim.board().agent("caller", caller.clone()).start().await?;
-            board.submit(Task::new("call")).await?.result().await?;
-            letter = board.dead_letters().list().await?.pop();
-            is_down.store(false, Ordering::Relaxed);
-            sim.faults()
-                .at("storage.put")
-                .error("away")
-                .on_pass(2)
-                .at_rest()
-                .at("storage.read")
-                .crash()
-                .on_pass(3)
-                .at_rest();
-            let letter = letter.as_ref().map(|letter| letter.turn);
-            Ok::<_, callboard::Error>(board.dead_letters().retry(letter.unwrap()).await.map(|run| run.id()).ok())
-        });
-        assert!(retried.await.is_none(), "it crashes once the fork is journaled");
-        let board = sim.board().agent("caller", caller.clone()).start().await?;
-        board.recovered().await;
-        let fork = board.dead_letters().retry(letter.unwrap().turn).await?;
-        assert_eq!(fork.result().await?.output, "done");
-        sim.assert_nothing_left().await;
         Ok(())
     });
 }

@@ -1,4 +1,4 @@
-//! A start finds every unfinished run: the note that a run is open is handed to the store before the run's first record,
+//! A start finds every unfinished run: the note that a run is open is written with the run's first record,
 //! so that no crash can keep the record and lose the note. It reads no run that has ended, an inbox only as many as it needs, and
 //! a page of the list of runs none.
 
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delete, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence,
+    Append, Delete, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Rider, Sequence,
     Storage, StorageFuture, Watch,
 };
 use parking_lot::Mutex;
@@ -28,7 +28,12 @@ struct Ordered {
 
 impl Storage for Ordered {
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
-        self.writes.lock().push(append.stream.segments()[0].clone());
+        let name = append.stream.segments()[0].clone();
+        let with_it = append.riders.iter().map(|rider| match rider {
+            Rider::Put { key, .. } => format!("{name} with {}", key.segments()[0]),
+            Rider::Delete { key } => format!("{name} without {}", key.segments()[0]),
+        });
+        self.writes.lock().extend(with_it.chain([name.clone()]));
         self.inside.append(append)
     }
 
@@ -62,7 +67,7 @@ impl Storage for Ordered {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_note_is_handed_over_before_the_first_record() {
+async fn the_note_is_written_with_the_first_record() {
     let store = Arc::new(Ordered::default());
     let board = Callboard::builder()
         .storage(store.clone())
@@ -73,7 +78,7 @@ async fn the_note_is_handed_over_before_the_first_record() {
         .unwrap();
     board.submit(Task::new("greet")).await.unwrap().result().await.unwrap();
     board.shutdown().await;
-    assert_eq!(store.writes.lock()[..4], ["inboxes", "listed", "open", "run"], "two are of the board's start");
+    assert_eq!(store.writes.lock()[..4], ["inboxes", "listed", "run with open", "run"], "two are of the board's start");
 }
 
 /// Starts a board with two agents that delegate to a third, and one that does nothing.

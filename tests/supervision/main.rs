@@ -11,7 +11,10 @@ mod crashes;
 mod dead_letters;
 mod faults;
 mod open_failures;
+#[path = "../passing/mod.rs"]
+mod passing;
 mod recovery;
 mod replay;
 mod resuming;
+mod several_boards;
 mod tree;

@@ -8,16 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard::AnswerError;
 use callboard::actors::InboxMessage;
-use callboard::env::Fault;
 use callboard::messages::{
     Action, Backoff, Consent, Durability, Question, Reducer, Refusal, RequestId, RunEvent, RunId, Schema, SendTo,
     Status, TurnId, Unacknowledged,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
-use callboard::storage::{Append, Fence, Journal, Sled, StorageError};
+use callboard::storage::{Append, Fence, Journal, Sled};
 use callboard::supervision::runs::Fork;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -690,73 +688,6 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
     assert_eq!(answered.result().await.unwrap().output, json!("ann"));
     assert_eq!(board.tree().await.unwrap().find(&["runs", "runs-0"]).unwrap().restarts, 1);
     board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_board_leaves_the_runs_of_a_board_that_lives_alone() {
-    let world = World::new();
-    let first = asker(world.board()).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    let name = question(&run).await;
-    let second = asker(world.board()).start().await.unwrap();
-    tokio::time::sleep(HOUR).await;
-    let there = second.run(run.id());
-    assert!(people::questions(&there).await.is_empty());
-    assert_eq!(there.cancel("not yours").await, Err(RunError::NotHere(run.id())));
-    first.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(there.result().await.unwrap().output, json!("ann"), "the journal tells both");
-    for board in [first, second] {
-        board.shutdown().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn runs_change_hands_at_once_when_their_board_is_shut_down() {
-    let world = World::new();
-    let first = asker(world.board()).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    question(&run).await;
-    let second = asker(world.board()).start().await.unwrap();
-    first.shutdown().await;
-    let third = asker(world.board()).start().await.unwrap();
-    let at = world.env.now().monotonic;
-    let name = question(&third.run(run.id())).await;
-    assert!(world.env.now().monotonic - at < HOUR / 3600, "the third found nobody");
-    third.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(second.run(run.id()).result().await.unwrap().output, json!("ann"));
-    for board in [second, third] {
-        board.shutdown().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_another_board_has_taken_over_is_let_go() {
-    let world = World::new();
-    // Its storage actor hangs when it should renew the board's claim.
-    let hangs = FaultPlan::default();
-    hangs.arm("storage.handle", Fault::Wait(100 * HOUR), u32::MAX);
-    let mute = world.board().env(world.env.clone().with_faults(Arc::new(hangs)));
-    let first = asker(mute).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    let name = question(&run).await;
-    let second = asker(world.board()).start().await.unwrap();
-    let taken = second.run(run.id());
-    question(&taken).await;
-    let late = first.people().answer(name.id, "too late", "tester").await;
-    assert!(matches!(late, Err(AnswerError::Storage(StorageError::Fenced { .. }))), "{late:?}");
-    tokio::time::sleep(HOUR).await;
-    // The board that has it now renews its claim: no other board takes the run over.
-    let third = asker(world.board()).start().await.unwrap();
-    tokio::time::sleep(HOUR).await;
-    assert!(people::questions(&third.run(run.id())).await.is_empty());
-    second.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(taken.result().await.unwrap().output, json!("ann"));
-    assert_eq!(run.result().await.unwrap().output, json!("ann"), "the journal tells both");
-    let load = first.load();
-    assert_eq!((load.runs, load.waiting_turns, load.turns_at_work), (0, 0, 0));
-    for board in [first, second, third] {
-        board.shutdown().await;
-    }
 }
 
 /// A lead that gives two parts away, and a coder that asks about the second.

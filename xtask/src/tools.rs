@@ -16,6 +16,7 @@ pub(crate) const SCHEMATHESIS: &str = "schemathesis";
 pub(crate) fn provide() -> Vec<&'static str> {
     provide_strace();
     provide_chromium();
+    provide_postgres();
     crate::mcp_clients::provide_axe();
     crate::mcp_clients::provide_synapse();
     crate::mcp_clients::provide_aiosmtpd();
@@ -71,10 +72,27 @@ fn provide_chromium() {
     provide_of_system(NAMES[0], &NAMES, "the search of sites is");
 }
 
+/// The store in PostgreSQL is tried with servers that its tests start themselves, so none is started by the package.
+fn provide_postgres() {
+    const COMMON: &str = "postgresql-common";
+    let folder = std::path::Path::new("/usr/lib/postgresql");
+    let is_there = || quietly(["postgres", "--version"]) || folder.is_dir();
+    if is_there() || std::env::var_os("CALLBOARD_POSTGRES").is_some() {
+        return;
+    }
+    let no_cluster = "echo 'create_main_cluster = false' > /etc/postgresql-common/createcluster.conf";
+    provide_of_system(COMMON, &["pg_lsclusters"], "tests of the store in PostgreSQL fail, not");
+    let _ = quietly(["sh", "-c", no_cluster]) || quietly(["sudo", "-n", "sh", "-c", no_cluster]);
+    provide_if("postgresql", is_there, "tests of the store in PostgreSQL fail, not");
+}
+
 /// Where a program of the system is missing, and this may be done, it is installed; on a machine on which it cannot be installed, the
 /// consequence is printed and the run continues.
 fn provide_of_system(package: &str, names: &[&str], consequence: &str) {
-    let is_there = || names.iter().any(|name| quietly([*name, "--version"]));
+    provide_if(package, || names.iter().any(|name| quietly([*name, "--version"])), consequence);
+}
+
+fn provide_if(package: &str, is_there: impl Fn() -> bool, consequence: &str) {
     if is_there() {
         return;
     }

@@ -234,6 +234,10 @@ impl AgentDirectory for Router {
         }
     }
 
+    fn hosts(&self, agent: &AgentName) -> bool {
+        self.hosted.read().get(agent.host()).is_some()
+    }
+
     fn look_alike(&self, name: &str) -> Option<AgentName> {
         let hosted = self.hosted.read();
         look_alike(name, hosted.keys().map(AgentName::as_str)).and_then(|other| AgentName::new(other).ok())

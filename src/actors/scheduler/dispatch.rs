@@ -117,6 +117,16 @@ impl Scheduler {
         Some(when_granted)
     }
 
+    /// Starts what waited for the board's lease.
+    pub(crate) fn lease_renewed(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let waiting = (0..state.agents.len()).filter(|index| state.agents[*index].has_work());
+        for index in waiting.collect::<Vec<_>>() {
+            state.push_waiting(index);
+        }
+        self.start_waiting(state);
+    }
+
     /// Starts all turns that can start now. Called after every change that may allow a start.
     pub(super) fn start_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         while let Some(job) = self.next_job(&mut state) {
@@ -133,8 +143,9 @@ impl Scheduler {
 
     /// The next turn that may start. Grants turns that continue after a wait, and typed requests, on the way.
     fn next_job(self: &Arc<Self>, state: &mut State) -> Option<Job> {
+        let is_closed = state.is_closed || !self.services.lease.allows_work();
         while let Some(index) = state.pop_waiting() {
-            match state.agents[index].next_grant(state.pool.free() > 0, state.is_closed) {
+            match state.agents[index].next_grant(state.pool.free() > 0, is_closed) {
                 Grant::Nothing => {}
                 Grant::AwaitPermit => {
                     state.unpop_waiting(index);

@@ -41,6 +41,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::env::Env;
+use crate::supervision::Lease;
 use crate::supervision::runs::facts::SharedFacts;
 
 use super::context::ContextStore;
@@ -86,12 +87,14 @@ pub(crate) struct SchedulerConfig {
     pub(crate) reconcile_within: Duration,
     /// What may be used in a day.
     pub(crate) day_limiter: Arc<DayLimiter>,
+    /// The board's lease: without it no turn begins.
+    pub(crate) lease: Arc<Lease>,
 }
 
 impl Scheduler {
     /// Panics outside a tokio runtime.
     pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, config: SchedulerConfig) -> Arc<Self> {
-        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within, day_limiter } =
+        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within, day_limiter, lease } =
             config;
         let kept_agents = Arc::new(KeptAgents::new(Arc::clone(context.storage())));
         Arc::new(Self {
@@ -108,6 +111,7 @@ impl Scheduler {
                 kept_agents,
                 reconcile_within,
                 day_limiter,
+                lease,
             },
             capacity_changed: Notify::new(),
             earlier_deadline: Arc::default(),

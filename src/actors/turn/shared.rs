@@ -10,6 +10,7 @@ use crate::actors::events::Hub;
 use crate::actors::kept_agents::KeptAgents;
 use crate::actors::taint::TurnTaint;
 use crate::messages::{AgentLimit, OnUnknown, PerDay, State};
+use crate::supervision::Lease;
 use crate::supervision::runs::dispatch::ReadyTurn;
 
 use super::programs::Begun;
@@ -27,6 +28,8 @@ pub(in crate::actors) struct TurnServices {
     pub(in crate::actors) reconcile_within: Duration,
     /// What may be used in a day.
     pub(in crate::actors) day_limiter: Arc<DayLimiter>,
+    /// The board's lease: without it no step begins.
+    pub(in crate::actors) lease: Arc<Lease>,
 }
 
 /// The part of an agent's configuration that its turns use.
@@ -56,6 +59,7 @@ pub(in crate::actors) struct TurnShared {
     pub(super) kept_agents: Option<Arc<KeptAgents>>,
     pub(super) reconcile_within: Duration,
     pub(super) day_limiter: Arc<DayLimiter>,
+    pub(super) lease: Arc<Lease>,
     pub(super) per_day: PerDay,
     pub(super) per_run: AgentLimit,
     /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
@@ -92,6 +96,7 @@ impl TurnShared {
             kept_agents: keeps_agents.then(|| Arc::clone(&services.kept_agents)),
             reconcile_within: services.reconcile_within,
             day_limiter: Arc::clone(&services.day_limiter),
+            lease: Arc::clone(&services.lease),
             per_day,
             per_run,
             narrowed: OnceLock::new(),

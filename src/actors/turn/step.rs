@@ -121,6 +121,9 @@ impl Turn {
                 // Boxed to keep the future small: most steps do not need this request.
                 Box::pin(self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name)))).await?;
             }
+            if !self.shared.lease.allows_work() {
+                Box::pin(self.shared.lease.allowed()).await;
+            }
             let env = &self.shared.store.env;
             if env.has_faults() {
                 let begun = env.slow_fault_point_of("step.begin", self.agent().as_str());

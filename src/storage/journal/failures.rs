@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::messages::{AgentName, Durability, Failure, FailureKind, RunId};
-    use crate::storage::{Fence, Memory};
+    use crate::storage::Memory;
 
     fn failure(run: u128, number: u32, secs: u64) -> OpenFailure {
         OpenFailure {
@@ -120,7 +120,7 @@ mod tests {
         }
         for run in [1, 2] {
             let stream = Journal::stream(RunId(Uuid::from_u128(run)));
-            journal.append(&stream, Fence::FIRST, 0, &[], Durability::Memory).await.unwrap();
+            journal.append(&stream, 0, &[], Durability::Memory).await.unwrap();
         }
         let listed = async |after: Option<&OpenFailure>, limit| {
             journal.failures(after.map(|last| (last.at, last.turn)), limit).await.unwrap()

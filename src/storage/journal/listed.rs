@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::messages::Durability;
-    use crate::storage::{Expected, Fence, Memory, Put};
+    use crate::storage::{Memory, Put};
 
     fn run(number: u128) -> RunId {
         RunId(Uuid::from_u128(number))
@@ -165,7 +165,7 @@ mod tests {
         for number in 1..=3 {
             list(&journal, number, number as u64).await;
         }
-        journal.append(&Journal::stream(run(1)), Fence::FIRST, 0, &[], Durability::Memory).await.unwrap();
+        journal.append(&Journal::stream(run(1)), 0, &[], Durability::Memory).await.unwrap();
         let (key, value) = (Key::new([LISTED, "soon"]), Arc::from(b"x".as_slice()));
         let put = Put { durability: Durability::Memory, ..Put::new(key, value) };
         storage.put_if_revision(put).await.unwrap();

@@ -6,21 +6,23 @@ mod letters;
 mod listed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp};
+use crate::messages::{AgentName, Beside, BoardEntry, BoardInfo, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
 
 use super::codec::{self, CodecError, Payload, Stored};
-use super::recent::Recent;
-use super::{Append, Delete, Expected, Fence, Key, Put, Revision, Sequence, Storage, StorageError, StorageFuture};
+use super::{
+    Append, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionInfo, Storage, StorageError,
+    StorageFuture,
+};
 
 /// The events of one append.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -101,28 +103,10 @@ pub(crate) const CONTEXT: &str = "context";
 /// How many records are read at once.
 const PAGE: usize = 512;
 
-/// Open runs whose notes are remembered.
-const OPEN_NOTES: usize = 16_384;
-
 /// Reads and writes the journals of runs. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
     storage: Arc<dyn Storage>,
-    /// The revisions of open runs' notes, so that a note need not be read to be removed. The storage compares them.
-    open_notes: Arc<Mutex<OpenNotes>>,
-}
-
-#[derive(Debug)]
-struct OpenNotes {
-    recent: Recent<RunId, OpenNote>,
-    written: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OpenNote {
-    /// That write of a note is not acknowledged yet. Acknowledgements may come in another order.
-    UnderWay(u64),
-    Written(Revision),
 }
 
 /// A run's journal as it was read.
@@ -147,14 +131,11 @@ pub(crate) struct Forgotten {
     pub(crate) failed: Vec<(RunId, StorageError)>,
 }
 
-/// Claims a board's stream for the moment in which it is asked whether the board lives. The ids of boards are UUIDs.
-const LOOKING: &str = "looking";
-
 impl Journal {
     /// Creates a handle that reads and writes the journals of the runs in `storage`.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage, open_notes: Arc::new(Mutex::new(OpenNotes { recent: Recent::new(OPEN_NOTES), written: 0 })) }
+        Self { storage }
     }
 
     /// The store that it is in.
@@ -172,13 +153,34 @@ impl Journal {
     pub(crate) fn append(
         &self,
         stream: &Key,
-        fence: Fence,
         expected: Sequence,
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
+        self.append_with((stream, expected), events, durability, Vec::new())
+    }
+
+    /// Adds events as one record, and with it the note of [`Journal::mark_open`].
+    pub(crate) fn append_and_note(
+        &self,
+        (run, owner): (RunId, &str),
+        at: (&Key, Sequence),
+        events: &[RunEvent],
+        durability: Durability,
+    ) -> StorageFuture<Sequence> {
+        let note = Rider::Put { key: Self::key_of(OPEN, run), value: Arc::from(owner.as_bytes()) };
+        self.append_with(at, events, durability, vec![note])
+    }
+
+    fn append_with(
+        &self,
+        (stream, expected): (&Key, Sequence),
+        events: &[RunEvent],
+        durability: Durability,
+        riders: Vec<Rider>,
+    ) -> StorageFuture<Sequence> {
         let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf::new(events));
-        self.storage.append(Append { fence, durability, ..Append::new(stream.clone(), expected, payload) })
+        self.storage.append(Append { durability, riders, ..Append::new(stream.clone(), expected, payload) })
     }
 
     /// The events in one record of a journal; `None` if it is not one.
@@ -401,83 +403,13 @@ impl Journal {
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
-        self.append_and_note((run, owner), &Self::stream(run), Fence::FIRST, 0, events, durability)
-    }
-
-    /// Adds a record to a run, with the note of [`Journal::mark_open`] if it has none.
-    ///
-    /// # Errors
-    /// As [`Storage::append`]. If that refuses the record, the run's note stays as it was, or absent.
-    pub(crate) fn append_and_note(
-        &self,
-        (run, owner): (RunId, &str),
-        stream: &Key,
-        fence: Fence,
-        expected: Sequence,
-        events: &[RunEvent],
-        durability: Durability,
-    ) -> StorageFuture<Sequence> {
-        let (journal, owner, taken): (_, Arc<str>, _) = (self.clone(), owner.into(), stream.clone());
-        // Issued first: a record that is on disk has its note there too.
-        let noted = self.write_open_note(run, &owner, Expected::Absent);
-        let appended = self.append(stream, fence, expected, events, durability);
-        async move {
-            match (noted.await, appended.await) {
-                (Ok(_), Ok(sequence)) => Ok(sequence),
-                (Ok(revision), Err(error @ (StorageError::WrongSequence { .. } | StorageError::Fenced { .. }))) => {
-                    // It had no note, so it has ended, or was never there.
-                    let note = Self::key_of(OPEN, run);
-                    let _ = journal.storage.delete_if_revision(Delete::new(note, revision, Durability::Memory)).await;
-                    Err(error)
-                }
-                // It is the run's own: a board that takes a run over writes the note under the fence.
-                (Err(StorageError::WrongRevision { .. }), Ok(sequence)) if expected > 0 => Ok(sequence),
-                // Of a submission that was never journaled, perhaps to another board.
-                (Err(StorageError::WrongRevision { actual: Some(revision), .. }), Ok(sequence)) => {
-                    match journal.take_note(run, &owner, revision).await {
-                        // The board that took the note meanwhile has taken over the run.
-                        Err(StorageError::WrongRevision { .. }) => {
-                            Err(StorageError::Fenced { key: taken, current: fence.0 })
-                        }
-                        noted => noted.map(|()| sequence),
-                    }
-                }
-                (Err(StorageError::WrongRevision { actual: None, .. }), Ok(sequence)) => {
-                    journal.mark_open(run, &owner).await?;
-                    Ok(sequence)
-                }
-                (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
-            }
-        }
-        .boxed()
+        self.append_and_note((run, owner), (&Self::stream(run), 0), events, durability)
     }
 
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
     /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
     pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        self.write_open_note(run, owner, Expected::Any).map(|written| written.map(|_| ())).boxed()
-    }
-
-    fn write_open_note(&self, run: RunId, owner: &str, expected: Expected) -> StorageFuture<Revision> {
-        let under_way = {
-            let mut notes = self.open_notes.lock();
-            notes.written += 1;
-            let under_way = OpenNote::UnderWay(notes.written);
-            notes.recent.insert(run, under_way);
-            notes.recent.turn();
-            under_way
-        };
-        let (written, notes) = (
-            self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), expected),
-            Arc::clone(&self.open_notes),
-        );
-        let remember = move |revision| {
-            if let Some(note) = notes.lock().recent.get(&run).filter(|note| **note == under_way) {
-                *note = OpenNote::Written(revision);
-            }
-            revision
-        };
-        written.map(|written| written.map(remember)).boxed()
+        self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
     }
 
     /// The board in the note of [`Journal::mark_open`], and the note's revision.
@@ -495,29 +427,37 @@ impl Journal {
     /// What the store reports.
     pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
         let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
-        Ok(self.is_alive(&owner).await?.then_some(owner))
+        Ok(self.lease_of(&owner).await?.map(|_| owner))
     }
 
-    /// Whether the board of this name holds its claim.
+    /// The boards on the store that live, and those that are gone and have left runs, by the numbers of their sessions.
     ///
     /// # Errors
     /// What the store reports.
-    pub(crate) async fn is_alive(&self, board: &str) -> Result<bool, StorageError> {
-        let board = Self::board(board);
-        match self.storage.claim(&board, LOOKING, 1).await {
-            Ok(fence) => {
-                // Refused if somebody else looks at the same time.
-                let _ = self.storage.release(&board, fence).await;
-                Ok(false)
-            }
-            Err(StorageError::Held { owner, .. }) => Ok(owner != LOOKING),
-            Err(error) => Err(error),
-        }
+    pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
+        let entry = |session: SessionInfo| BoardEntry {
+            name: session.name,
+            session: session.id.0,
+            left: session.left,
+            info: BoardInfo::read(&session.about).unwrap_or_default(),
+        };
+        Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
     }
 
-    /// The stream by whose claim a board shows that it lives.
-    pub(crate) fn board(owner: &str) -> Key {
-        Key::new(["board", owner])
+    /// How long the lease of the board of this id lasts; `None` once nothing that it writes can come any more: its lease had run out,
+    /// and it was ended.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn lease_of(&self, board: &str) -> Result<Option<Duration>, StorageError> {
+        let is_it = |about: &[u8]| BoardInfo::read(about).is_some_and(|info| &*info.id == board);
+        let sessions = self.storage.sessions().await?;
+        let Some(session) = sessions.iter().find(|session| is_it(&session.about)) else { return Ok(None) };
+        match self.storage.end_session(session.id, true).await {
+            Ok(()) => Ok(None),
+            Err(StorageError::SessionLives { left }) => Ok(Some(left)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts this board into the note of [`Journal::mark_open`].
@@ -525,23 +465,13 @@ impl Journal {
     /// # Errors
     /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
     pub(crate) async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
-        self.write_open_note(run, owner, Expected::Revision(revision)).await.map(|_| ())
+        let (key, value) = (Self::key_of(OPEN, run), Arc::from(owner.as_bytes()));
+        self.write_note(key, value, Expected::Revision(revision)).await.map(|_| ())
     }
 
-    /// Removes the note of [`Journal::mark_open`], unless it was written again.
+    /// Removes the note of [`Journal::mark_open`].
     pub(crate) fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
-        let key = Self::key_of(OPEN, run);
-        let Some(OpenNote::Written(revision)) = self.open_notes.lock().recent.remove(&run) else {
-            return self.delete(key);
-        };
-        let removed = self.storage.delete_if_revision(Delete::new(key, revision, Durability::Memory));
-        async move {
-            match removed.await {
-                Err(StorageError::WrongRevision { .. }) => Ok(()),
-                removed => removed,
-            }
-        }
-        .boxed()
+        self.delete(Self::key_of(OPEN, run))
     }
 
     /// The runs that have a note.
@@ -549,12 +479,21 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub async fn open_runs(&self) -> Result<Vec<RunId>, StorageError> {
+        Ok(self.open_notes().await?.into_iter().map(|(run, _)| run).collect())
+    }
+
+    /// The runs that have a note, with the boards that are in the notes.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
         let prefix = Key::new([OPEN]).children();
+        let note = |(key, entry): &(Key, Entry)| Some((run_of(key)?, String::from_utf8_lossy(&entry.value).into()));
         let mut runs = Vec::new();
         let mut after: Option<Key> = None;
         loop {
             let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            runs.extend(page.iter().filter_map(|(key, _)| run_of(key)));
+            runs.extend(page.iter().filter_map(note));
             match page.last() {
                 Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
                 _ => return Ok(runs),

@@ -8,7 +8,7 @@ use crate::messages::{
     Envelope, Escalation, Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Rationale, Refusal, RequestId,
     Resolution, Submission, Task, Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict, Vote,
 };
-use crate::storage::Memory;
+use crate::storage::{Memory, NewSession};
 
 fn events() -> Vec<RunEvent> {
     let at = Timestamp::from_millis(1_767_225_600_000);
@@ -518,7 +518,7 @@ async fn a_journal_reads_back_what_was_appended() {
     journal.mark_open(run, "board").await.unwrap();
     assert_eq!(journal.owner_of(run).await.unwrap().map(|(owner, _)| owner).as_deref(), Some("board"));
     let stream = Journal::stream(run);
-    journal.append(&stream, Fence::FIRST, 0, &events(), Durability::Memory).await.unwrap();
+    journal.append(&stream, 0, &events(), Durability::Memory).await.unwrap();
     let history = journal.read(run).await.unwrap();
     assert_eq!((history.events, history.last), (events(), 1));
     assert_eq!(journal.open_runs().await.unwrap(), [run]);
@@ -534,23 +534,12 @@ async fn a_run_has_a_board_while_that_lives() {
     assert_eq!(journal.board_of(run).await, Ok(None));
     journal.mark_open(run, "board").await.unwrap();
     assert_eq!(journal.board_of(run).await, Ok(None));
-    let fence = storage.claim(&Journal::board("board"), "board", 60).await.unwrap();
+    let info = BoardInfo { id: "board".into(), ..BoardInfo::default() };
+    let new = NewSession { name: "a".into(), about: info.to_bytes(), lease: Duration::from_secs(60) };
+    let session = storage.begin_session(new).await.unwrap();
     assert_eq!(journal.board_of(run).await, Ok(Some("board".into())));
-    storage.release(&Journal::board("board"), fence).await.unwrap();
+    storage.end_session(session, false).await.unwrap();
     assert_eq!(journal.board_of(run).await, Ok(None));
-}
-
-#[tokio::test]
-async fn a_note_that_another_board_has_written_again_is_its_own() {
-    let storage: Arc<dyn Storage> = Arc::new(Memory::default());
-    let (journal, other) = (Journal::new(Arc::clone(&storage)), Journal::new(storage));
-    let run = RunId(Uuid::from_u128(7));
-    journal.mark_open(run, "board").await.unwrap();
-    other.mark_open(run, "heir").await.unwrap();
-    journal.mark_ended(run).await.unwrap();
-    assert_eq!(journal.open_runs().await.unwrap(), [run]);
-    other.mark_ended(run).await.unwrap();
-    assert_eq!(journal.open_runs().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -559,7 +548,7 @@ async fn a_run_that_cannot_be_forgotten_holds_up_no_other() {
     let journal = Journal::new(Arc::clone(&storage));
     let (broken, at) = (RunId(Uuid::from_u128(3)), Timestamp::from_millis(1000));
     for run in (1..=5).map(|number| RunId(Uuid::from_u128(number))) {
-        journal.append(&Journal::stream(run), Fence::FIRST, 0, &events(), Durability::Memory).await.unwrap();
+        journal.append(&Journal::stream(run), 0, &events(), Durability::Memory).await.unwrap();
         journal.note_ended(run, at, &[]).await.unwrap();
     }
     let damaged = Journal::key_of("letter", broken).child("1");

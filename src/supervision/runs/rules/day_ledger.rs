@@ -212,11 +212,6 @@ impl Block {
         self.counted().minus(self.taken)
     }
 
-    /// Gives up what is left of it.
-    pub(crate) fn close(&mut self) {
-        self.taken = self.taken.min(self.counted());
-    }
-
     /// Counts what was used on a later day, from which the clock was set back to this one: the next block has to cover it.
     pub(crate) fn carry(&mut self, used: Amount) {
         self.spent = self.spent.plus(used);
@@ -460,7 +455,7 @@ mod tests {
                     Deed::Pause { board } => {
                         let (name, block) = &mut boards[board];
                         ledger.settle_gone(name, &BTreeMap::from([(DayAccount::Board, tokens(used_by(&calls, name)))]));
-                        block.close();
+                        block.taken = block.taken.min(block.counted());
                     }
                     Deed::Recover => {
                         for gone in dead.drain(..) {

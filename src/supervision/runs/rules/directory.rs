@@ -10,6 +10,9 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
     /// No agent has it, or the agent takes no work.
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal>;
 
+    /// Whether the board has an agent, which may be stopped.
+    fn hosts(&self, agent: &AgentName) -> bool;
+
     /// Another agent whose name looks like this one.
     fn look_alike(&self, name: &str) -> Option<AgentName>;
 

@@ -1,6 +1,8 @@
 //! The errors of submissions, answers and other operations on runs, and of reading runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard_text::{visible, visible_lines};
 
@@ -95,12 +97,37 @@ fn not_accepted(error: &StorageError) -> String {
 /// The error of reading a run back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoadError {
+    /// Another board works on the run.
+    #[error("the board {owner} works on the run")]
+    Held {
+        /// The board's id.
+        owner: Arc<str>,
+        /// How long its lease lasts.
+        left: Duration,
+    },
+    /// The board lacks agents of the run's open turns, and leaves the run to others.
+    #[error("the board does not have the agents {agents:?}")]
+    NotHosted {
+        /// The agents.
+        agents: BTreeSet<AgentName>,
+    },
     /// The store failed, or the journal is damaged.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// A custom reducer panicked.
     #[error("the journal cannot be replayed: {0}")]
     Panicked(String),
+}
+
+impl From<LoadError> for OverwriteError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Storage(error) => Self::Storage(error),
+            // It was reopened there.
+            LoadError::Held { .. } => Self::NotEnded,
+            LoadError::NotHosted { .. } | LoadError::Panicked(_) => Self::CannotGoOn(error.to_string()),
+        }
+    }
 }
 
 /// Why what a person responded was not accepted. Nothing has then changed, but where a variant says that this is not known.

@@ -432,6 +432,10 @@ impl AgentDirectory for Directory {
         }
     }
 
+    fn hosts(&self, _: &AgentName) -> bool {
+        true
+    }
+
     fn look_alike(&self, _: &str) -> Option<AgentName> {
         None
     }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateRules;
-use crate::messages::{AgentName, Durability, OpenFailure, RunEvent, RunId};
+use crate::messages::{AgentName, OpenFailure, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Payload, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
-use crate::supervision::answer_of;
 
 use super::budget::{Call, Money, MoneyV3, ReservationKey};
 use super::failures::failed_turns;
@@ -168,14 +167,6 @@ pub(crate) struct Loaded {
 /// When a custom reducer does.
 pub(crate) async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
     Ok(read(journal, id, rules).await?.replay())
-}
-
-/// Whether a run has not ended and has no note of its board because a crash lost the note alone. One that cannot be read is left
-/// alone, and one in memory only has none. `durability` is the default of tasks.
-pub(crate) async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
-    let Ok(None) = journal.owner_of(id).await else { return false };
-    let Ok(Loaded { run: Some(run), .. }) = answer_of(load(journal, id, rules)).await else { return false };
-    run.result().is_none() && run.submission().task.durability.unwrap_or(durability) != Durability::Memory
 }
 
 fn replay(mut run: Run, events: Vec<RunEvent>) -> Run {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
-use crate::storage::{Fence, Journal, Key, Sequence};
+use crate::storage::{Journal, Key, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::requests::{RequestKey, TurnReply};
@@ -21,8 +21,6 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) run: Run,
     /// The journal's stream; follows from the run's id.
     pub(in crate::supervision::runs) stream: Key,
-    /// The fence of every append; raised when another board takes the run over.
-    pub(in crate::supervision::runs) fence: Fence,
     /// The last acknowledged record; 0 before the submission is journaled.
     pub(in crate::supervision::runs) last: Sequence,
     /// The task's durability, or the board's default.
@@ -108,11 +106,10 @@ impl Buffers {
 }
 
 impl LiveRun {
-    pub(in crate::supervision::runs) fn new(run: Run, fence: Fence, last: Sequence, durability: Durability) -> Self {
+    pub(in crate::supervision::runs) fn new(run: Run, last: Sequence, durability: Durability) -> Self {
         Self {
             stream: Journal::stream(run.id()),
             run,
-            fence,
             last,
             durability,
             events: Vec::new(),

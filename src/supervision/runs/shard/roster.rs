@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::messages::RunId;
-use crate::storage::Fence;
 
 /// Every run that a run supervisor works on, reads back or will read again. Changed by the holder of the shard's lock.
 #[derive(Debug)]
@@ -19,8 +18,8 @@ pub(crate) struct Roster {
 
 #[derive(Debug, Default)]
 struct Enrolled {
-    /// `None` until a run that another process left is claimed.
-    fence: Option<Fence>,
+    /// False until a run that another process left is this board's.
+    is_owned: bool,
     /// Counts against the limit of runs in flight; released when it ends.
     permit: Option<OwnedSemaphorePermit>,
     /// Set for a run without a permit: it was found at a start, or continues after its end.
@@ -35,29 +34,28 @@ impl Roster {
 
     /// Adds a run that begins here.
     pub(crate) fn begin(&self, run: RunId, permit: Option<OwnedSemaphorePermit>) {
-        self.runs.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), permit, counted: None });
+        self.runs.lock().insert(run, Enrolled { is_owned: true, permit, counted: None });
     }
 
-    /// Adds a run that is about to be read, so that the next life after a crash reads it again. Returns its fence, if it was
-    /// claimed here.
-    pub(crate) fn enrol(&self, run: RunId) -> Option<Fence> {
-        self.runs.lock().entry(run).or_default().fence
+    /// Adds a run that is about to be read, so that the next life after a crash reads it again.
+    pub(crate) fn enrol(&self, run: RunId) {
+        self.runs.lock().entry(run).or_default();
     }
 
-    /// A run was claimed with this fence, and continues. With `is_counted`, one without a permit counts as a run in flight.
-    pub(crate) fn resume(&self, run: RunId, fence: Fence, is_counted: bool) {
+    /// A run is this board's, and continues. With `is_counted`, one without a permit counts as a run in flight.
+    pub(crate) fn resume(&self, run: RunId, is_counted: bool) {
         let mut runs = self.runs.lock();
         let enrolled = runs.entry(run).or_default();
-        enrolled.fence = Some(fence);
+        enrolled.is_owned = true;
         if is_counted && enrolled.permit.is_none() {
             enrolled.counted.get_or_insert_with(|| Counted::by(&self.without_permit));
         }
     }
 
-    /// Another process may own the run by now: it has to be claimed before it is read again.
+    /// Another board may own the run by now: it has to be taken before it is read again.
     pub(crate) fn doubt(&self, run: RunId) {
         if let Some(enrolled) = self.runs.lock().get_mut(&run) {
-            enrolled.fence = None;
+            enrolled.is_owned = false;
         }
     }
 
@@ -73,9 +71,9 @@ impl Roster {
         self.runs.lock().remove(&run);
     }
 
-    /// Every run in the order of ids, and whether it has to be claimed first.
+    /// Every run in the order of ids, and whether it has to be taken over first.
     pub(crate) fn runs(&self) -> Vec<(RunId, bool)> {
-        self.runs.lock().iter().map(|(run, enrolled)| (*run, enrolled.fence.is_none())).collect()
+        self.runs.lock().iter().map(|(run, enrolled)| (*run, !enrolled.is_owned)).collect()
     }
 }
 
@@ -107,7 +105,7 @@ mod tests {
         let count = Arc::new(AtomicUsize::new(0));
         let (roster, run) = (Roster::new(Arc::clone(&count)), RunId(Uuid::from_u128(1)));
         for _ in 0..2 {
-            roster.resume(run, Fence::FIRST, true);
+            roster.resume(run, true);
         }
         assert_eq!(count.load(Ordering::Relaxed), 1);
         roster.remove(run);
@@ -120,10 +118,12 @@ mod tests {
         let count = Arc::new(AtomicUsize::new(0));
         let (roster, run) = (Roster::new(Arc::clone(&count)), RunId(Uuid::from_u128(1)));
         roster.begin(run, Arc::clone(&permits).try_acquire_owned().ok());
-        assert_eq!((roster.runs(), roster.enrol(run)), (vec![(run, false)], Some(Fence::FIRST)));
+        roster.enrol(run);
+        assert_eq!(roster.runs(), [(run, false)]);
         roster.doubt(run);
-        assert_eq!((roster.runs(), roster.enrol(run)), (vec![(run, true)], None));
-        roster.resume(run, Fence::FIRST, true);
+        roster.enrol(run);
+        assert_eq!(roster.runs(), [(run, true)]);
+        roster.resume(run, true);
         assert_eq!((permits.available_permits(), count.load(Ordering::Relaxed)), (0, 0));
         roster.release_permit(run);
         assert_eq!(permits.available_permits(), 1);
@@ -135,6 +135,7 @@ mod tests {
         roster.doubt(run);
         roster.release_permit(run);
         assert_eq!(roster.runs(), []);
-        assert_eq!((roster.enrol(run), roster.runs()), (None, vec![(run, true)]));
+        roster.enrol(run);
+        assert_eq!(roster.runs(), [(run, true)]);
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use crate::messages::{
     ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission, TurnId, Update,
 };
-use crate::storage::{Fence, Sequence, StorageError};
+use crate::storage::{Sequence, StorageError};
 use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
@@ -182,8 +182,8 @@ pub(crate) enum ShardMessage {
         new_process: bool,
         /// Dropped with this message.
         recovery: Option<RecoveryBarrier>,
-        /// The run that was read, with the fence of its claim.
-        loaded: Result<Box<(Loaded, Fence)>, LoadError>,
+        /// The run that was read.
+        loaded: Result<Box<Loaded>, LoadError>,
     },
     /// The run of an overwrite was read back.
     Reopened {
@@ -220,8 +220,8 @@ pub(crate) enum ShardMessage {
 /// A run that is to continue after a conflict.
 #[derive(Debug)]
 pub(crate) struct Reopened {
-    /// What was read, up to which record, under which fence.
-    pub read: Result<(Conflicted, Sequence, Fence), OverwriteError>,
+    /// What was read, and up to which record.
+    pub read: Result<(Conflicted, Sequence), OverwriteError>,
     /// What replaces the concurrent writes.
     pub update: Update,
     /// The person, as the caller names them.

@@ -47,11 +47,11 @@ impl RunShard {
         let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
-        let (journal, owner) = (&self.shared.journal, self.shared.claims.owner());
+        let (journal, board) = (&self.shared.journal, self.shared.ownership.board());
         let mut append = if needs_note {
-            journal.append_and_note((run, owner), &live.stream, live.fence, live.last, &live.events, durability)
+            journal.append_and_note((run, board), (&live.stream, live.last), &live.events, durability)
         } else {
-            journal.append(&live.stream, live.fence, live.last, &live.events, durability)
+            journal.append(&live.stream, live.last, &live.events, durability)
         };
         let early = Mutant::AcknowledgeEarly.is_injected().then_some(Ok(live.last + 1));
         let result = (&mut append).now_or_never().or(early);
@@ -160,7 +160,7 @@ impl RunShard {
     fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
-        let is_there = matches!(error, StorageError::WrongSequence { .. } | StorageError::Fenced { .. });
+        let is_there = matches!(error, StorageError::WrongSequence { .. });
         for dropped in std::mem::take(&mut live.on_commit) {
             match dropped {
                 // The caller chose the id of a run that exists: that run is the answer.
@@ -183,12 +183,9 @@ impl RunShard {
         } else if is_new && !error.is_transient() {
             self.shared.roster.remove(run);
             live.waiting.into_iter().for_each(|message| refuse(run, message));
-        } else if matches!(error, StorageError::Fenced { .. }) {
-            self.stop_fenced_run(live);
         } else {
             tracing::error!(parent: None, %run, %error, "a commit failed; the run is read back");
-            // It is not known whether a submission was journaled, and another board may have taken it over since: it is claimed
-            // as a run that another process left.
+            // It is not known whether a submission was journaled: it is read as a run that another process left.
             let is_shared = is_new && live.durability != Durability::Memory;
             if is_shared {
                 self.shared.roster.doubt(run);

@@ -12,9 +12,9 @@ use crate::messages::{Backoff, Durability, OnUnknown, RunId};
 use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::rules::decide::DecisionContext;
 use crate::supervision::runs::rules::facts::SharedFacts;
-use crate::supervision::runs::shard::claims::Claims;
 use crate::supervision::runs::shard::conversing::ConversationQueue;
 use crate::supervision::runs::shard::dispatch::Dispatch;
+use crate::supervision::runs::shard::ownership::Ownership;
 use crate::supervision::runs::shard::queue::ShardQueue;
 use crate::supervision::runs::shard::roster::Roster;
 
@@ -48,8 +48,10 @@ pub(crate) struct ShardContext {
     pub memory_turns: u32,
     /// The durability of tasks that name none.
     pub durability: Durability,
-    /// The board's claims on runs.
-    pub claims: Claims,
+    /// Which board owns a run.
+    pub ownership: Ownership,
+    /// Whether boards of other processes may work on the store, which have agents that this one lacks.
+    pub is_shared: bool,
     /// The conversations of the board's store.
     pub conversations: ConversationQueue,
     /// The shard's messages.

@@ -1,5 +1,6 @@
 //! Reading runs back: after a crash of their supervisor, after a failed commit, or from another process.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -7,20 +8,19 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::env::Now;
-use crate::messages::{Durability, RequestId, RunEvent, RunId, TurnId, Unacknowledged};
-use crate::storage::Fence;
+use crate::messages::{AgentName, Durability, RequestId, RunEvent, RunId, TurnId, Unacknowledged};
+use crate::storage::StorageError;
+use crate::supervision::panic_text;
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::{Effect, Phase, Run};
-use crate::supervision::runs::rules::snapshot::{self, Loaded, is_left};
+use crate::supervision::runs::rules::snapshot::{self, Loaded};
 use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
-use crate::supervision::{answer_of, panic_text};
 
 use super::context::ShardContext;
 use super::ready_or_spawned::spawn_unless_ready;
-use super::refusals::refuse;
 use super::shard::RunShard;
 
 impl RunShard {
@@ -28,18 +28,26 @@ impl RunShard {
     pub(super) fn load(&mut self, run: RunId, new_process: bool, recovery: Option<RecoveryBarrier>) {
         self.loading.entry(run).or_default();
         let (shared, life) = (Arc::clone(&self.shared), self.life);
-        let fence = shared.roster.enrol(run).unwrap_or_default();
+        shared.roster.enrol(run);
         tokio::spawn(async move {
             let read = async {
-                let fence = if new_process { shared.claims.take_over(run).await? } else { fence };
-                Ok((snapshot::read(&shared.journal, run, &shared.rules).await?, fence))
-            };
-            let loaded = answer_of(read).await.map_err(LoadError::from).and_then(|(parts, fence)| {
+                if new_process {
+                    shared.ownership.check_is_free(run).await?;
+                }
+                let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
                 // Not retried: the reducer would panic again.
                 let loaded = catch_unwind(AssertUnwindSafe(|| parts.replay()));
                 let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
-                Ok(Box::new((loaded, fence)))
-            });
+                if new_process {
+                    shared.check_hosts(&loaded)?;
+                    shared.ownership.take(run).await?;
+                }
+                Ok(Box::new(loaded))
+            };
+            let loaded = match AssertUnwindSafe(read).catch_unwind().await {
+                Ok(loaded) => loaded,
+                Err(panic) => Err(StorageError::Unavailable { detail: panic_text(&*panic) }.into()),
+            };
             shared.queue.enqueue(ShardMessage::Loaded { run, life, new_process, recovery, loaded }).drain();
         });
     }
@@ -49,10 +57,10 @@ impl RunShard {
         &mut self,
         run: RunId,
         (new_process, recovery): (bool, Option<RecoveryBarrier>),
-        loaded: Result<Box<(Loaded, Fence)>, LoadError>,
+        loaded: Result<Box<Loaded>, LoadError>,
         now: Now,
     ) {
-        let (Loaded { run: fold, last, failures }, fence) = match loaded {
+        let Loaded { run: fold, last, failures } = match loaded {
             Ok(loaded) => *loaded,
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
@@ -79,7 +87,7 @@ impl RunShard {
             return self.shared.note_end(&fold, durability, is_noted_open, inboxes);
         }
         self.arm_deadline(&fold, now);
-        let mut live = Box::new(LiveRun::new(fold, fence, last, durability));
+        let mut live = Box::new(LiveRun::new(fold, last, durability));
         // If it was not taken over, the failed commit may have been the one with the note.
         (live.is_noted_open, live.is_recovered) = (new_process, true);
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
@@ -116,7 +124,7 @@ impl RunShard {
             live.on_commit.push(OnCommit::Effect(Effect::EnterConversation));
         }
         live.on_commit.extend(recovery.map(OnCommit::Recovered));
-        self.shared.roster.resume(run, fence, new_process);
+        self.shared.roster.resume(run, new_process);
         self.runs.insert(run, live);
     }
 
@@ -134,25 +142,6 @@ impl RunShard {
         self.shared.roster.remove(run);
     }
 
-    /// Another process has claimed the run: its turns are stopped here. That process may have ended right after the claim, so
-    /// the run is read again, which waits for the claim to end.
-    pub(super) fn stop_fenced_run(&mut self, live: Box<LiveRun>) {
-        let run = live.run.id();
-        tracing::warn!(parent: None, %run, "another process has claimed the run");
-        for number in live.run.open_turns() {
-            if let Some(turn) = live.run.turn(number) {
-                self.shared.dispatch.abort(live.run.turn_id(number), &turn.agent);
-            }
-        }
-        for envelope in live.run.open_approvals() {
-            self.shared.dispatch.withdraw_approval(envelope.id());
-        }
-        live.waiting.into_iter().for_each(|message| refuse(run, message));
-        self.shared.roster.remove(run);
-        self.held_elsewhere.insert(run);
-        self.load(run, true, None);
-    }
-
     /// Removes a run that was never journaled.
     fn forget(&mut self, run: RunId) {
         self.runs.remove(&run);
@@ -162,20 +151,21 @@ impl RunShard {
 }
 
 impl ShardContext {
-    /// Acknowledges a submission whose run exists already, here or on another board. A run whose note a crash has lost is
-    /// adopted; one of which a crash has kept the note alone was not accepted.
+    /// Leaves a run to other boards that has open turns of agents which this one does not have.
+    fn check_hosts(&self, loaded: &Loaded) -> Result<(), LoadError> {
+        let Some(run) = loaded.run.as_ref().filter(|run| self.is_shared && run.result().is_none()) else {
+            return Ok(());
+        };
+        let agents = run.open_turns().filter_map(|number| run.turn(number)).map(|turn| turn.agent.clone());
+        let agents: BTreeSet<AgentName> = agents.filter(|agent| !self.dispatch.hosts(agent)).collect();
+        if agents.is_empty() { Ok(()) } else { Err(LoadError::NotHosted { agents }) }
+    }
+
+    /// Acknowledges a submission whose run exists already, here or on another board.
     pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
         let shared = Arc::clone(self);
-        let look = async move {
-            let there = shared.journal.has(run).await;
-            let is_left =
-                matches!(there, Ok(true)) && is_left(&shared.journal, run, &shared.rules, shared.durability).await;
-            (shared, there, is_left)
-        };
-        spawn_unless_ready(look.boxed(), move |(shared, there, is_left)| {
-            if is_left {
-                shared.queue.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
-            }
+        let look = async move { shared.journal.has(run).await };
+        spawn_unless_ready(look.boxed(), move |there| {
             let _ = ack.send(match there {
                 Ok(true) => Ok(run),
                 Ok(false) => Err(Unacknowledged::Submission.into()),

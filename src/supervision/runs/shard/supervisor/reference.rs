@@ -14,7 +14,6 @@ use crate::messages::{
     Failure, FailureKind, Json, Limits, Rationale, Refusal, RequestId, RunEvent, RunId, Submission, Task, Terms,
     Timestamp, TraceId, TurnId, Verdict,
 };
-use crate::storage::Fence;
 use crate::supervision::runs::rules::breaker::BreakerPolicy;
 use crate::supervision::runs::rules::decide::DecisionContext;
 use crate::supervision::runs::rules::directory::AgentDirectory;
@@ -47,6 +46,10 @@ impl AgentDirectory for Agents {
             "asked-for" => Consent::Ask,
             _ => Consent::Deny,
         }
+    }
+
+    fn hosts(&self, _: &AgentName) -> bool {
+        true
     }
 
     fn look_alike(&self, _: &str) -> Option<AgentName> {
@@ -241,7 +244,7 @@ impl Shard {
             at: Timestamp::default(),
         };
         let (run, _) = Run::begin(Arc::new(submission), StateRules::default());
-        let live = LiveRun::new(run.clone(), Fence::FIRST, 1, Durability::Memory);
+        let live = LiveRun::new(run.clone(), 1, Durability::Memory);
         let facts = SharedFacts::new(BreakerPolicy::default());
         Self { live, facts, attempt: Attempt::FIRST, nonce: 0, journal: Vec::new(), began: run }
     }

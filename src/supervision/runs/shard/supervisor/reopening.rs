@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 
 use crate::env::Now;
 use crate::messages::{Durability, OpenFailure, RunId, Update};
-use crate::storage::Fence;
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::errors::OverwriteError;
 use crate::supervision::runs::rules::reopen::Conflicted;
@@ -37,12 +36,12 @@ impl RunShard {
                 let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
                 let base = parts.base.ok_or(OverwriteError::Unknown)?;
                 let conflicted = Conflicted::find(&base, parts.tail)?;
-                let fence = match conflicted.durability().unwrap_or(shared.durability) {
+                match conflicted.durability().unwrap_or(shared.durability) {
                     // No other process can have it.
-                    Durability::Memory => Fence::FIRST,
-                    Durability::Buffered | Durability::Sync => shared.claims.take_over(run).await?,
-                };
-                Ok((conflicted, parts.last, fence))
+                    Durability::Memory => {}
+                    Durability::Buffered | Durability::Sync => shared.ownership.take(run).await?,
+                }
+                Ok((conflicted, parts.last))
             };
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let read = read.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
@@ -54,7 +53,7 @@ impl RunShard {
     /// Takes the run back into memory and applies the event that ended it once more, after the overwrite.
     pub(super) fn reopened(&mut self, run: RunId, reopened: Reopened, now: Now) -> Option<RunId> {
         let Reopened { read, update, by, ack } = reopened;
-        let begun = read.and_then(|(conflicted, last, fence)| {
+        let begun = read.and_then(|(conflicted, last)| {
             let context = self.shared.decision_context(now);
             let decided = catch_unwind(AssertUnwindSafe(|| conflicted.overwrite(update, by, &context)));
             let event = decided.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
@@ -64,7 +63,7 @@ impl RunShard {
             }
             let Conflicted { run, ender, failure } = conflicted;
             let durability = run.submission().task.durability.unwrap_or(self.shared.durability);
-            let mut live = Box::new(LiveRun::new(run, fence, last, durability));
+            let mut live = Box::new(LiveRun::new(run, last, durability));
             live.is_noted_open = durability != Durability::Memory;
             live.absorb(event?);
             let effects = live.run.step(&ender);
@@ -89,7 +88,7 @@ impl RunShard {
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }
-                self.shared.roster.resume(run, live.fence, true);
+                self.shared.roster.resume(run, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
             }

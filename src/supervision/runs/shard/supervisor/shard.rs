@@ -5,14 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::HashSet;
 use foldhash::fast::SeedableRandomState;
 use ractor::ActorProcessingErr;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::env::Now;
 use crate::messages::{ConversationId, Refusal, RunEvent, RunId, RunResult, Submission, Timestamp, TurnId};
-use crate::storage::{Fence, StorageError};
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::live::{Buffers, LiveRun, OnCommit};
@@ -42,8 +40,6 @@ pub(super) struct RunShard {
     pub(super) runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
     /// Runs that are being read back, with the messages that arrived for them meanwhile.
     pub(super) loading: HashMap<RunId, Vec<ShardMessage>, SeedableRandomState>,
-    /// Runs that another process holds. Each has a timer for the end of the claim, and is on the roster.
-    pub(super) held_elsewhere: HashSet<RunId>,
     /// Distinguishes this life of the actor from earlier ones: results of their tasks are dropped.
     pub(super) life: u64,
     pub(super) timers: Timers,
@@ -62,7 +58,6 @@ impl RunShard {
             runs: HashMap::with_hasher(shared.env.hasher()),
             loading: HashMap::with_hasher(shared.env.hasher()),
             shared,
-            held_elsewhere: HashSet::default(),
             life,
             buffers: Buffers::default(),
             batch: VecDeque::new(),
@@ -84,11 +79,6 @@ impl RunShard {
                         later.push(ShardMessage::Submit { submission, conversation, permit, ack, result });
                         None
                     }
-                    // If it began here too, there would be two of it once the claim ends and the other one is read.
-                    None if self.held_elsewhere.contains(&submission.run) => {
-                        self.shared.accept_if_there(submission.run, ack);
-                        None
-                    }
                     None => self.submit((submission, conversation), permit, ack, result, now),
                 }
             }
@@ -108,17 +98,15 @@ impl RunShard {
             {
                 None
             }
-            ShardMessage::Loaded {
-                run,
-                loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })),
-                ..
-            } => {
-                tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
-                if !self.held_elsewhere.insert(run) {
-                    // Its owner has renewed the claim, so it is alive: callers are refused here and can ask there.
-                    self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse_kept);
-                }
-                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
+            ShardMessage::Loaded { run, loaded: Err(LoadError::Held { owner, left }), .. } => {
+                tracing::info!(parent: None, %run, owner = &*owner, ?left, "another board works on the run");
+                self.let_go(run);
+                None
+            }
+            ShardMessage::Loaded { run, loaded: Err(LoadError::NotHosted { agents }), .. } => {
+                tracing::warn!(parent: None, %run, ?agents, "the run is left to boards that have its agents");
+                self.shared.ownership.leave(run, agents);
+                self.let_go(run);
                 None
             }
             ShardMessage::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. }
@@ -129,7 +117,6 @@ impl RunShard {
                 None
             }
             ShardMessage::Loaded { run, new_process, recovery, loaded, .. } => {
-                self.held_elsewhere.remove(&run);
                 self.loaded(run, (new_process, recovery), loaded, now);
                 // Processed before the run continues, so that a turn that has ended meanwhile is not dispatched again.
                 for message in self.loading.remove(&run).unwrap_or_default() {
@@ -226,7 +213,7 @@ impl RunShard {
         let durability = submission.task.durability.unwrap_or(self.shared.durability);
         let deadline = submission.task.deadline;
         let (fold, starts) = Run::begin(Arc::clone(&submission), self.shared.rules.clone());
-        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
+        let live = vacant.insert(Box::new(LiveRun::new(fold, 0, durability)));
         live.borrow(&mut self.buffers);
         // Acknowledged before the first turn starts: of two tasks that become runnable, another thread steals the older one. The
         // caller is about to return, whereas a stolen turn would move its run's state to the other core.
@@ -266,6 +253,12 @@ impl RunShard {
                 None
             }
         }
+    }
+
+    /// Stops waiting for a run that this board does not work on: callers are refused here and can ask its board.
+    fn let_go(&mut self, run: RunId) {
+        self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse_kept);
+        self.shared.roster.remove(run);
     }
 
     /// Begins the next attempt of a turn that has waited until `at`, once its agent's breaker admits it.

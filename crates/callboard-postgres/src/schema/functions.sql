@@ -1,0 +1,277 @@
+-- Milliseconds since 1970: the given ones, which only tests give, or the server's.
+CREATE OR REPLACE FUNCTION callboard.millis(at bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(at, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+$$;
+
+-- One batch of writes, in the order of the arrays. A write that is refused has an outcome and changes nothing; it is no error, so
+-- that the others of the batch are made. A batch that was committed already has its answers returned, and is not made again.
+--
+-- kinds:    1 append, 2 put, 3 delete, 4 purge; after an append its riders: 5 put, 6 delete
+-- sessions: the session of the write, 0 for none
+-- firsts:   of an append the expected sequence, of a put the expected revision (-1 any, 0 absent), of a delete the revision (-1 any),
+--           of a purge the last sequence
+-- seconds:  of an append the fence, of a put the milliseconds until it expires (-1 never)
+-- feeds:    whether watches of other handles are to see it
+-- outcomes: 0 made, 1 another sequence, 2 another fence, 3 another revision, 4 the session has ended, 5 a rider of a refused append
+-- answers:  the sequence or revision; of a refusal the actual sequence, fence or revision (0 none)
+CREATE OR REPLACE FUNCTION callboard.write(
+    this_lane bigint, this_batch bigint, at bigint,
+    kinds smallint[], keys bytea[], sessions bigint[], firsts bigint[], seconds bigint[], feeds boolean[], bodies bytea[],
+    OUT moment bigint, OUT outcomes smallint[], OUT answers bigint[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    count integer := cardinality(kinds);
+    setting text;
+    committed bigint;
+    kind smallint;
+    this_key bytea;
+    this_session bigint := 0;
+    is_alive boolean := true;
+    is_admitted boolean := false;
+    expected bigint;
+    ends bigint;
+    outcome smallint;
+    answer bigint;
+    found_last bigint;
+    found_fence bigint;
+    found_until bigint;
+BEGIN
+    -- Plans are kept for the life of the connection, also those that were made while a table was small.
+    setting := set_config('enable_seqscan', 'off', true);
+    -- A batch that is acknowledged is on disk, whatever the database has as its default.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        setting := set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT l.batch, l.moment, l.outcomes, l.numbers INTO committed, moment, outcomes, answers
+        FROM callboard.lanes AS l WHERE l.lane = this_lane FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the row of lane % is gone', this_lane USING ERRCODE = 'CB001';
+    END IF;
+    IF committed = this_batch THEN
+        RETURN;
+    END IF;
+    IF committed > this_batch THEN
+        RAISE EXCEPTION 'batch % of lane % comes after batch %', this_batch, this_lane, committed USING ERRCODE = 'CB002';
+    END IF;
+    moment := callboard.millis(at);
+    outcomes := array_fill(0::smallint, ARRAY[count]);
+    answers := array_fill(0::bigint, ARRAY[count]);
+    FOR i IN 1..count LOOP
+        kind := kinds[i];
+        this_key := keys[i];
+        expected := firsts[i];
+        outcome := 0;
+        answer := 0;
+        IF sessions[i] <> this_session THEN
+            this_session := sessions[i];
+            PERFORM FROM callboard.sessions AS s WHERE s.id = this_session AND s.until IS NOT NULL FOR KEY SHARE;
+            is_alive := FOUND OR this_session = 0;
+        END IF;
+        IF NOT is_alive THEN
+            outcome := 4;
+            is_admitted := false;
+        ELSIF kind >= 5 AND NOT is_admitted THEN
+            outcome := 5;
+        ELSIF kind = 1 THEN
+            LOOP
+                IF expected = 0 AND seconds[i] = 0 THEN
+                    INSERT INTO callboard.streams (stream, last) VALUES (this_key, 1) ON CONFLICT DO NOTHING;
+                    EXIT WHEN FOUND;
+                END IF;
+                UPDATE callboard.streams SET last = last + 1
+                    WHERE stream = this_key AND last = expected AND fence = seconds[i];
+                EXIT WHEN FOUND;
+                SELECT last, fence INTO found_last, found_fence FROM callboard.streams WHERE stream = this_key;
+                IF NOT FOUND THEN
+                    found_last := 0;
+                    found_fence := 0;
+                END IF;
+                IF found_fence <> seconds[i] THEN
+                    outcome := 2;
+                    answer := found_fence;
+                ELSIF found_last <> expected THEN
+                    outcome := 1;
+                    answer := found_last;
+                END IF;
+                -- Neither: another transaction has just made it as expected.
+                EXIT WHEN outcome <> 0;
+            END LOOP;
+            is_admitted := outcome = 0;
+            IF is_admitted THEN
+                answer := expected + 1;
+                INSERT INTO callboard.journal (stream, sequence, body) VALUES (this_key, answer, bodies[i]);
+            END IF;
+        ELSIF kind IN (2, 5) THEN
+            ends := CASE WHEN seconds[i] >= 0 THEN moment + seconds[i] END;
+            LOOP
+                -- The revision is drawn when the row is locked, so that revisions of one key grow.
+                IF expected = -1 THEN
+                    INSERT INTO callboard.entries AS e (key, revision, expires, value)
+                        VALUES (this_key, nextval('callboard.numbers'), ends, bodies[i])
+                        ON CONFLICT (key) DO UPDATE
+                        SET revision = nextval('callboard.numbers'), expires = excluded.expires, value = excluded.value
+                        RETURNING e.revision INTO answer;
+                ELSIF expected = 0 THEN
+                    INSERT INTO callboard.entries AS e (key, revision, expires, value)
+                        VALUES (this_key, nextval('callboard.numbers'), ends, bodies[i])
+                        ON CONFLICT (key) DO UPDATE
+                        SET revision = nextval('callboard.numbers'), expires = excluded.expires, value = excluded.value
+                        WHERE e.expires <= moment
+                        RETURNING e.revision INTO answer;
+                ELSE
+                    UPDATE callboard.entries SET revision = nextval('callboard.numbers'), expires = ends, value = bodies[i]
+                        WHERE key = this_key AND revision = expected AND (expires IS NULL OR expires > moment)
+                        RETURNING revision INTO answer;
+                END IF;
+                EXIT WHEN FOUND;
+                SELECT revision INTO answer FROM callboard.entries
+                    WHERE key = this_key AND (expires IS NULL OR expires > moment);
+                answer := coalesce(answer, 0);
+                IF answer <> expected THEN
+                    outcome := 3;
+                    EXIT;
+                END IF;
+            END LOOP;
+            IF outcome = 0 AND feeds[i] THEN
+                INSERT INTO callboard.changes (revision, lane, key) VALUES (answer, this_lane, this_key);
+            END IF;
+        ELSIF kind IN (3, 6) THEN
+            DELETE FROM callboard.entries
+                WHERE key = this_key AND (expected = -1 OR revision = expected AND (expires IS NULL OR expires > moment));
+            IF FOUND THEN
+                answer := nextval('callboard.numbers');
+                IF feeds[i] THEN
+                    INSERT INTO callboard.changes (revision, lane, key) VALUES (answer, this_lane, this_key);
+                END IF;
+            ELSIF kind = 3 THEN
+                outcome := 3;
+                SELECT revision INTO answer FROM callboard.entries
+                    WHERE key = this_key AND (expires IS NULL OR expires > moment);
+                answer := coalesce(answer, 0);
+            END IF;
+        ELSE
+            UPDATE callboard.streams SET purged = greatest(purged, least(expected, last))
+                WHERE stream = this_key
+                RETURNING last - purged, CASE WHEN owner IS NOT NULL THEN until END INTO found_last, found_until;
+            IF FOUND THEN
+                DELETE FROM callboard.journal WHERE stream = this_key AND sequence <= expected;
+                IF found_last = 0 AND (found_until IS NULL OR found_until <= moment) THEN
+                    DELETE FROM callboard.streams WHERE stream = this_key;
+                END IF;
+            END IF;
+        END IF;
+        outcomes[i] := outcome;
+        answers[i] := answer;
+    END LOOP;
+    UPDATE callboard.lanes SET batch = this_batch, moment = write.moment, outcomes = write.outcomes, numbers = write.answers,
+            seen = clock_timestamp()
+        WHERE lane = this_lane;
+END
+$$;
+
+-- `fence` is null if another owner holds the stream: `held_by`, until `held_until`.
+CREATE OR REPLACE FUNCTION callboard.claim(
+    this_stream bytea, this_owner bytea, ttl bigint, at bigint,
+    OUT fence bigint, OUT held_by bytea, OUT held_until bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    moment bigint := callboard.millis(at);
+BEGIN
+    LOOP
+        INSERT INTO callboard.streams AS s (stream, last, fence, owner, until)
+            VALUES (this_stream, 0, nextval('callboard.numbers'), this_owner, moment + ttl)
+            ON CONFLICT (stream) DO UPDATE
+            SET fence = nextval('callboard.numbers'), owner = excluded.owner, until = excluded.until
+            WHERE s.owner IS NULL OR s.owner = this_owner OR s.until <= moment
+            RETURNING s.fence INTO fence;
+        EXIT WHEN FOUND;
+        SELECT owner, until INTO held_by, held_until FROM callboard.streams
+            WHERE stream = this_stream AND owner <> this_owner AND until > moment;
+        EXIT WHEN FOUND;
+    END LOOP;
+END
+$$;
+
+-- Whether it was renewed, and the current fence.
+CREATE OR REPLACE FUNCTION callboard.renew(
+    this_stream bytea, this_fence bigint, ttl bigint, at bigint, OUT made boolean, OUT fence bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    UPDATE callboard.streams SET until = callboard.millis(at) + ttl
+        WHERE stream = this_stream AND fence = this_fence AND owner IS NOT NULL;
+    made := FOUND;
+    SELECT fence INTO fence FROM callboard.streams WHERE stream = this_stream;
+    fence := coalesce(fence, 0);
+END
+$$;
+
+-- Whether it was released, and the current fence.
+CREATE OR REPLACE FUNCTION callboard.release(
+    this_stream bytea, this_fence bigint, OUT made boolean, OUT fence bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    left_over bigint;
+BEGIN
+    UPDATE callboard.streams SET owner = NULL, until = NULL
+        WHERE stream = this_stream AND fence = this_fence RETURNING last - purged INTO left_over;
+    made := FOUND OR this_fence = 0;
+    IF left_over = 0 THEN
+        DELETE FROM callboard.streams WHERE stream = this_stream;
+    END IF;
+    SELECT fence INTO fence FROM callboard.streams WHERE stream = this_stream;
+    fence := coalesce(fence, 0);
+    made := made AND (fence = this_fence OR left_over = 0);
+END
+$$;
+
+-- The id of the session; null if the name is taken, by one that says `taken_about` and whose lease lasts `taken_left` milliseconds. A
+-- repeated call, of the same token, has the same answer.
+CREATE OR REPLACE FUNCTION callboard.begin_session(
+    this_name bytea, this_about bytea, this_lease bigint, this_token text, at bigint,
+    OUT session bigint, OUT taken_about bytea, OUT taken_left bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    moment bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('callboard.sessions' || encode(this_name, 'hex'), 0));
+    moment := callboard.millis(at);
+    SELECT id INTO session FROM callboard.sessions WHERE name = this_name AND token = this_token;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    SELECT about, until - moment INTO taken_about, taken_left FROM callboard.sessions
+        WHERE name = this_name AND until > moment LIMIT 1;
+    IF NOT FOUND THEN
+        INSERT INTO callboard.sessions AS s (id, name, about, lease, until, token)
+            VALUES (nextval('callboard.numbers'), this_name, this_about, this_lease, moment + this_lease, this_token)
+            RETURNING s.id INTO session;
+    END IF;
+END
+$$;
+
+-- The milliseconds that the lease lasts, if it had to be over and is not; else null.
+CREATE OR REPLACE FUNCTION callboard.end_session(
+    this_session bigint, only_if_expired boolean, at bigint, OUT lives bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    found_until bigint;
+BEGIN
+    -- Looked at without the lock first: the lock holds up the writes of a session that lives.
+    SELECT s.until INTO found_until FROM callboard.sessions AS s WHERE s.id = this_session;
+    lives := found_until - callboard.millis(at);
+    IF only_if_expired AND lives > 0 THEN
+        RETURN;
+    END IF;
+    SELECT s.until INTO found_until FROM callboard.sessions AS s WHERE s.id = this_session FOR UPDATE;
+    lives := found_until - callboard.millis(at);
+    IF NOT only_if_expired OR lives <= 0 THEN
+        lives := NULL;
+        UPDATE callboard.sessions AS s SET until = NULL WHERE s.id = this_session AND s.until IS NOT NULL;
+    END IF;
+END
+$$;

@@ -1,0 +1,62 @@
+CREATE TABLE callboard.schema_version (version integer NOT NULL);
+
+-- Revisions, fences and ids of sessions. A sequence gives no number out twice, also not after a crash.
+CREATE SEQUENCE callboard.numbers;
+
+-- One row for each stream. `last` changes with each append; no index has it, so that the change stays in the page.
+CREATE TABLE callboard.streams (
+    stream bytea PRIMARY KEY,
+    last bigint NOT NULL,
+    purged bigint NOT NULL DEFAULT 0,
+    fence bigint NOT NULL DEFAULT 0,
+    owner bytea,
+    until bigint
+) WITH (fillfactor = 70);
+
+CREATE TABLE callboard.journal (
+    stream bytea NOT NULL,
+    sequence bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (stream, sequence)
+);
+
+CREATE TABLE callboard.entries (
+    key bytea PRIMARY KEY,
+    revision bigint NOT NULL,
+    expires bigint,
+    value bytea NOT NULL
+) WITH (fillfactor = 90);
+
+CREATE INDEX entries_expires ON callboard.entries (expires) WHERE expires IS NOT NULL;
+
+-- What was written under the prefix that is watched, for the watches of other handles. Rows are removed after ten minutes.
+CREATE TABLE callboard.changes (
+    revision bigint PRIMARY KEY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    lane bigint NOT NULL,
+    key bytea NOT NULL,
+    written timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE INDEX changes_xid ON callboard.changes (xid);
+
+-- One row for each handle that writes: the batch that it committed last, and the answers to it.
+CREATE TABLE callboard.lanes (
+    lane bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    batch bigint NOT NULL DEFAULT 0,
+    moment bigint NOT NULL DEFAULT 0,
+    outcomes smallint[] NOT NULL DEFAULT '{}',
+    numbers bigint[] NOT NULL DEFAULT '{}',
+    seen timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+
+-- One row for each board that works, and those that have ended, until they are forgotten. Each batch of writes of a session locks its row
+-- (FOR KEY SHARE); who ends the session waits for that.
+CREATE TABLE callboard.sessions (
+    id bigint PRIMARY KEY,
+    name bytea NOT NULL,
+    about bytea NOT NULL,
+    lease bigint NOT NULL,
+    until bigint,
+    token text NOT NULL
+) WITH (fillfactor = 50);

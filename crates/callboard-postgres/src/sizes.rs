@@ -1,0 +1,34 @@
+//! What is too long for a store, as the contract has it.
+
+use callboard::storage::{Append, Fence, Key, Put, Record, Rider, StorageError};
+
+fn check(what: &str, size: usize, max: usize) -> Result<(), StorageError> {
+    if size <= max { Ok(()) } else { Err(StorageError::TooLarge { what: what.to_owned(), size, max }) }
+}
+
+fn check_key(key: &Key) -> Result<(), StorageError> {
+    check("a key", key.as_bytes().len(), Key::MAX)
+}
+
+pub(crate) fn check_append(append: &Append) -> Result<(), StorageError> {
+    check_key(&append.stream)?;
+    check("a record", append.payload.len(), Record::MAX)?;
+    append.riders.iter().try_for_each(|rider| match rider {
+        Rider::Put { key, value } => check_value(key, value),
+        Rider::Delete { key } => check_key(key),
+    })
+}
+
+pub(crate) fn check_put(put: &Put) -> Result<(), StorageError> {
+    check_value(&put.key, &put.value)
+}
+
+fn check_value(key: &Key, value: &[u8]) -> Result<(), StorageError> {
+    check_key(key)?;
+    check("a value", value.len(), Record::MAX)
+}
+
+pub(crate) fn check_claim(stream: &Key, owner: &str) -> Result<(), StorageError> {
+    check_key(stream)?;
+    check("an owner", owner.len(), Fence::MAX_OWNER)
+}

@@ -1,0 +1,432 @@
+//! The store: calls become messages to the lane, or questions of a reader.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use callboard::messages::Timestamp;
+use callboard::storage::{
+    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    Storage, StorageError, StorageFuture, Watch,
+};
+use futures::FutureExt as _;
+use futures::future::ready;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot, watch};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::batch::Waiting;
+use crate::feed::Feed;
+use crate::lane::{Message, unavailable};
+use crate::link::{Failure, Link, delays, shown, stopped};
+use crate::operation::{self, Operation, from_server, to_server};
+use crate::reading::{self, Statements, end_of};
+use crate::{ConnectError, PostgresConfig, sizes, thread};
+
+/// The bound of the queue of writes, in units of [`UNIT`] bytes: 128 MiB, or 16,384 small writes.
+const QUEUE: u32 = 131_072;
+const UNIT: usize = 1024;
+const LEAST_UNITS: u32 = 8;
+
+/// A store in PostgreSQL, which several handles in several processes on several machines use at the same time.
+///
+/// - Every acknowledged write is on the server's disk, whatever its [`Durability`](callboard::messages::Durability): writes that are under way at the same time are made
+///   by one transaction, so the others would save next to nothing.
+/// - A crash of the process leaves a beginning of what it issued through one handle, in that order.
+/// - Times are those of the server's clock.
+/// - A connection that breaks is opened again. A write whose answer was lost is repeated if, and only if, it was not made. Calls wait
+///   for that up to [`PostgresConfig::patience`], and then fail with [`StorageError::Unavailable`]; what they asked for may have been
+///   done, or not.
+/// - A watch shows the writes of its own handle under every prefix, each of them; those of other handles only under the key
+///   `["context"]`, some 0.1 s later, as the newest value of each key.
+/// - Expired values are removed from time to time by every handle.
+///
+/// It works through PgBouncer in transaction mode: it uses no named statements, no state of a session, and no `LISTEN`.
+///
+/// ```no_run
+/// use callboard::storage::{Key, Storage as _};
+/// use callboard_postgres::Postgres;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let store = Postgres::connect("postgres://callboard@db.example.com/callboard").await?;
+/// let entry = store.get(&Key::new(["greeting"])).await?;
+/// # drop(entry);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Postgres {
+    config: Arc<PostgresConfig>,
+    messages: mpsc::UnboundedSender<Message>,
+    permits: Arc<Semaphore>,
+    reading: Arc<Reading>,
+    runtime: Handle,
+}
+
+/// What reads share.
+pub(crate) struct Reading {
+    pub(crate) config: Arc<PostgresConfig>,
+    pub(crate) statements: Statements,
+    pub(crate) links: Vec<Link>,
+    pub(crate) next: AtomicUsize,
+    pub(crate) sessions: Link,
+    /// The id of the lane, which no other handle has had.
+    pub(crate) lane: watch::Receiver<i64>,
+    pub(crate) feed: Arc<Feed>,
+}
+
+impl Postgres {
+    /// Connects to the database of a URL, see [`PostgresConfig::from_url`].
+    ///
+    /// # Errors
+    /// [`ConnectError`]; none of them has a password in it.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(PostgresConfig::from_url(url)?).await
+    }
+
+    /// As [`Postgres::connect`], with settings. The connections have a thread of their own, until the last handle is dropped and what
+    /// was issued is written.
+    ///
+    /// # Errors
+    /// As [`Postgres::connect`].
+    pub async fn connect_with(config: PostgresConfig) -> Result<Self, ConnectError> {
+        let config = Arc::new(config);
+        let thread::Started { messages, reading, runtime } = thread::start(Arc::clone(&config)).await?;
+        Ok(Self { config, messages, permits: Arc::new(Semaphore::new(QUEUE as usize)), reading, runtime })
+    }
+
+    /// Closes the store: what was issued is written, and later calls fail with [`StorageError::Stopped`]. Closing again is fine.
+    pub async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        if self.messages.send(Message::Close(reply)).is_ok() {
+            // If the lane has ended, the store was closed.
+            let _ = closed.await;
+        }
+    }
+
+    /// Puts a write into the queue.
+    fn issue(&self, operation: Operation) -> StorageFuture<u64> {
+        let units = u32::try_from(operation.bytes() / UNIT).unwrap_or(QUEUE).clamp(LEAST_UNITS, QUEUE);
+        let permits = Arc::clone(&self.permits);
+        match Arc::clone(&permits).try_acquire_many_owned(units) {
+            Ok(permit) => enqueue(&self.messages, operation, permit),
+            Err(TryAcquireError::NoPermits) => {
+                let messages = self.messages.clone();
+                Box::pin(async move {
+                    let permit = permits.acquire_many_owned(units).await.map_err(|_| stopped())?;
+                    enqueue(&messages, operation, permit).await
+                })
+            }
+            Err(TryAcquireError::Closed) => ready(Err(stopped())).boxed(),
+        }
+    }
+
+    /// Asks a reader, on the store's own thread.
+    fn ask<T: Send + 'static>(&self, asking: impl FnOnce(Arc<Reading>) -> StorageFuture<T>) -> StorageFuture<T> {
+        let asked = self.runtime.spawn(asking(Arc::clone(&self.reading)));
+        Box::pin(async move { asked.await.unwrap_or_else(|_| Err(stopped())) })
+    }
+}
+
+fn enqueue(
+    messages: &mpsc::UnboundedSender<Message>,
+    operation: Operation,
+    permit: OwnedSemaphorePermit,
+) -> StorageFuture<u64> {
+    let (answer, answered) = oneshot::channel();
+    // If the lane has ended, the answer is dropped with the message.
+    let _ = messages.send(Message::Write(Waiting { operation, answer, permit }));
+    Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
+}
+
+impl Reading {
+    /// Asks until there is an answer, or the patience is over. The statement is one that may be made twice.
+    async fn rows(
+        &self,
+        key: &Key,
+        statement: impl Fn(&Statements) -> &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StorageError> {
+        let link = &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()];
+        self.rows_by(link, key, statement(&self.statements), parameters).await
+    }
+
+    /// As [`Reading::rows`], on the connection for sessions: no large read holds a renewal up.
+    async fn about_sessions(
+        &self,
+        statement: impl Fn(&Statements) -> &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StorageError> {
+        self.rows_by(&self.sessions, &Key::new([]), statement(&self.statements), parameters).await
+    }
+
+    /// What is never the same for two calls.
+    fn token(&self) -> String {
+        format!("{} {}", *self.lane.borrow(), self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn rows_by(
+        &self,
+        link: &Link,
+        key: &Key,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StorageError> {
+        let mut waits = delays();
+        let mut trouble = None;
+        let asking = async {
+            self.feed.covered().await;
+            loop {
+                let client = link.client().await?;
+                let asked = client.query_typed(statement, parameters).await;
+                let Err(error) = asked else { return asked.map_err(|error| unavailable(&shown(&error))) };
+                match Failure::of(&error) {
+                    Failure::Broken | Failure::TakenBack => {}
+                    Failure::Damaged => return Err(StorageError::Corrupt { key: key.clone(), detail: shown(&error) }),
+                    Failure::LaneGone | Failure::Refused => return Err(unavailable(&shown(&error))),
+                }
+                trouble = Some(shown(&error));
+                tokio::time::sleep(waits.next().unwrap_or_default()).await;
+            }
+        };
+        let Ok(answer) = tokio::time::timeout(self.config.patience * 2, asking).await else {
+            link.discard();
+            return Err(unavailable(&trouble.unwrap_or_else(|| link.trouble())));
+        };
+        answer
+    }
+}
+
+impl Storage for Postgres {
+    fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        match sizes::check_append(&append) {
+            Ok(()) => self.issue(Operation::Append(append)),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        let (stream, from, limit) = (stream.clone(), to_server(from), to_server(limit as u64));
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let name = stream.as_bytes();
+                let parameters = [(&name as _, Type::BYTEA), (&from as _, Type::INT8), (&limit as _, Type::INT8)];
+                let rows = reading.rows(&stream, |statements| &statements.read, &parameters).await?;
+                rows.iter().map(|row| reading::record(&stream, row)).collect()
+            })
+        })
+    }
+
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+        let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let parameters = [(&begin as _, Type::BYTEA), (&end as _, Type::BYTEA)];
+                let rows = reading.rows(&Key::new([]), |statements| &statements.streams, &parameters).await?;
+                rows.iter().map(reading::name).collect()
+            })
+        })
+    }
+
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
+        let purged = self.issue(Operation::Purge { stream: stream.clone(), up_to });
+        Box::pin(async move { purged.await.map(drop) })
+    }
+
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
+        let (key, moment) = (key.clone(), self.config.moment());
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let name = key.as_bytes();
+                let parameters = [(&name as _, Type::BYTEA), (&moment as _, Type::INT8)];
+                let rows = reading.rows(&key, |statements| &statements.get, &parameters).await?;
+                Ok(rows.first().map(reading::entry).transpose()?.map(|(_, entry)| entry))
+            })
+        })
+    }
+
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        match sizes::check_put(&put) {
+            Ok(()) => self.issue(Operation::Put(put)),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
+
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        let deleted = self.issue(Operation::Delete(delete));
+        Box::pin(async move { deleted.await.map(drop) })
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
+        let after = after.map(|key| key.as_bytes().to_vec());
+        let (moment, limit) = (self.config.moment(), to_server(limit as u64));
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let parameters = [
+                    (&begin as _, Type::BYTEA),
+                    (&end as _, Type::BYTEA),
+                    (&after as _, Type::BYTEA),
+                    (&moment as _, Type::INT8),
+                    (&limit as _, Type::INT8),
+                ];
+                let rows = reading.rows(&Key::new([]), |statements| &statements.scan, &parameters).await?;
+                rows.iter().map(reading::entry).collect()
+            })
+        })
+    }
+
+    fn watch(&self, prefix: &KeyPrefix) -> Watch {
+        self.reading.feed.watch(prefix)
+    }
+
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
+        if let Err(error) = sizes::check_claim(stream, owner) {
+            return ready(Err(error)).boxed();
+        }
+        let (stream, owner) = (stream.clone(), owner.as_bytes().to_vec());
+        let (ttl, moment) = (operation::millis(ttl_secs), self.config.moment());
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let name = stream.as_bytes();
+                let parameters = [
+                    (&name as _, Type::BYTEA),
+                    (&owner as _, Type::BYTEA),
+                    (&ttl as _, Type::INT8),
+                    (&moment as _, Type::INT8),
+                ];
+                let rows = reading.rows(&stream, |statements| &statements.claim, &parameters).await?;
+                let row = only(&rows)?;
+                if let Some(fence) = row.get::<_, Option<i64>>(0) {
+                    return Ok(operation::fence(fence));
+                }
+                let owner = String::from_utf8_lossy(row.get(1)).into_owned();
+                let until = Timestamp::from_millis(from_server(row.get(2)));
+                Err(StorageError::Held { stream, owner, until })
+            })
+        })
+    }
+
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
+        let (stream, fence, ttl, moment) =
+            (stream.clone(), to_server(fence.0), operation::millis(ttl_secs), self.config.moment());
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let name = stream.as_bytes();
+                let parameters = [
+                    (&name as _, Type::BYTEA),
+                    (&fence as _, Type::INT8),
+                    (&ttl as _, Type::INT8),
+                    (&moment as _, Type::INT8),
+                ];
+                let rows = reading.rows(&stream, |statements| &statements.renew, &parameters).await?;
+                unless_fenced(stream, only(&rows)?)
+            })
+        })
+    }
+
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
+        let (stream, fence) = (stream.clone(), to_server(fence.0));
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let name = stream.as_bytes();
+                let parameters = [(&name as _, Type::BYTEA), (&fence as _, Type::INT8)];
+                let rows = reading.rows(&stream, |statements| &statements.release, &parameters).await?;
+                unless_fenced(stream, only(&rows)?)
+            })
+        })
+    }
+
+    fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
+        let NewSession { name, about, lease } = new;
+        let lease = to_server(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).min(i64::MAX / 4);
+        let moment = self.config.moment();
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let token = reading.token();
+                let (name_bytes, about) = (name.as_bytes(), &*about);
+                let parameters = [
+                    (&name_bytes as _, Type::BYTEA),
+                    (&about as _, Type::BYTEA),
+                    (&lease as _, Type::INT8),
+                    (&token as _, Type::TEXT),
+                    (&moment as _, Type::INT8),
+                ];
+                let rows = reading.about_sessions(|statements| &statements.begin_session, &parameters).await?;
+                let row = only(&rows)?;
+                if let Some(id) = row.get::<_, Option<i64>>(0) {
+                    return Ok(SessionId(from_server(id)));
+                }
+                let (about, left) = (row.get::<_, &[u8]>(1).into(), Duration::from_millis(from_server(row.get(2))));
+                Err(StorageError::NameTaken { name: name.to_string(), about, left })
+            })
+        })
+    }
+
+    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        let moment = self.config.moment();
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let (session, about) = (to_server(id.0), &*about);
+                let parameters = [(&session as _, Type::INT8), (&about as _, Type::BYTEA), (&moment as _, Type::INT8)];
+                let rows = reading.about_sessions(|statements| &statements.renew_session, &parameters).await?;
+                if rows.is_empty() { Err(id.has_ended()) } else { Ok(()) }
+            })
+        })
+    }
+
+    fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        let moment = self.config.moment();
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let session = to_server(id.0);
+                let parameters =
+                    [(&session as _, Type::INT8), (&only_if_expired as _, Type::BOOL), (&moment as _, Type::INT8)];
+                let rows = reading.about_sessions(|statements| &statements.end_session, &parameters).await?;
+                match only(&rows)?.get::<_, Option<i64>>(0) {
+                    None => Ok(()),
+                    Some(left) => Err(StorageError::SessionLives { left: Duration::from_millis(from_server(left)) }),
+                }
+            })
+        })
+    }
+
+    fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
+        let moment = self.config.moment();
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let parameters = [(&moment as _, Type::INT8)];
+                let rows = reading.about_sessions(|statements| &statements.sessions, &parameters).await?;
+                Ok(rows.iter().map(reading::session).collect())
+            })
+        })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
+        self.ask(move |reading| {
+            Box::pin(async move {
+                let session = to_server(id.0);
+                let parameters = [(&session as _, Type::INT8)];
+                reading.about_sessions(|statements| &statements.forget_session, &parameters).await.map(drop)
+            })
+        })
+    }
+}
+
+fn only(rows: &[Row]) -> Result<&Row, StorageError> {
+    rows.first().ok_or_else(|| unavailable("the server's answer has no row"))
+}
+
+fn unless_fenced(stream: Key, row: &Row) -> Result<(), StorageError> {
+    if row.get(0) { Ok(()) } else { Err(StorageError::Fenced { key: stream, current: from_server(row.get(1)) }) }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Postgres").field(&self.config).finish()
+    }
+}

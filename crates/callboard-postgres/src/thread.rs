@@ -1,0 +1,121 @@
+//! The store's own thread: its connections live there, apart from whatever blocks the runtimes of callers.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::feed::{Feed, KEPT};
+use crate::lane::{Lane, Message};
+use crate::link::{Link, dial, shown};
+use crate::reading::Statements;
+use crate::schema::check_usable;
+use crate::store::Reading;
+use crate::tls::Tls;
+use crate::watchers::Watchers;
+use crate::{ConnectError, PostgresConfig};
+
+/// How a store reaches its thread.
+pub(crate) struct Started {
+    pub(crate) messages: mpsc::UnboundedSender<Message>,
+    pub(crate) reading: Arc<Reading>,
+    pub(crate) runtime: Handle,
+}
+
+/// Starts the thread, once the database is known to be usable.
+pub(crate) async fn start(config: Arc<PostgresConfig>) -> Result<Started, ConnectError> {
+    let (report, started) = oneshot::channel();
+    let failed = |detail: String| ConnectError::Start { detail };
+    let thread = std::thread::Builder::new().name("callboard-postgres".to_owned());
+    let spawned = thread.spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(serve(config, report)),
+        Err(error) => drop(report.send(Err(ConnectError::Start { detail: error.to_string() }))),
+    });
+    spawned.map_err(|error| failed(error.to_string()))?;
+    started.await.unwrap_or_else(|_| Err(failed("its thread has ended".to_owned())))
+}
+
+async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Started, ConnectError>>) {
+    let tls = match usable(&config).await {
+        Ok(tls) => tls,
+        Err(error) => return drop(report.send(Err(error))),
+    };
+    let link = || Link::open(Arc::clone(&config), tls.clone());
+    let watchers = Arc::new(Watchers::default());
+    let feed = Arc::new(Feed::new(Arc::clone(&watchers)));
+    let links: Vec<Link> = (0..config.readers).map(|_| link()).collect();
+    let (ids, lane_id) = watch::channel(0);
+    let mut lane = Lane::new(Arc::clone(&config), link(), watchers, ids);
+    if let Err(error) = lane.register().await {
+        let detail = error.to_string();
+        return drop(report.send(Err(ConnectError::Server { address: config.address(), detail })));
+    }
+    let reading = Arc::new(Reading {
+        config: Arc::clone(&config),
+        statements: Statements::new(&config),
+        links,
+        next: AtomicUsize::new(0),
+        sessions: link(),
+        lane: lane_id.clone(),
+        feed: Arc::clone(&feed),
+    });
+    let (messages, queue) = mpsc::unbounded_channel();
+    let first = reading.links[0].clone();
+    let feeding = {
+        let (config, link) = (Arc::clone(&config), first.clone());
+        async move { feed.run(config, link, lane_id).await }
+    };
+    tokio::spawn(feeding);
+    tokio::spawn(keep_clean(config, first));
+    if report.send(Ok(Started { messages, reading, runtime: Handle::current() })).is_ok() {
+        lane.run(queue).await;
+    }
+}
+
+/// Checks that the database can be used, before the connections that are opened again and again.
+async fn usable(config: &PostgresConfig) -> Result<Tls, ConnectError> {
+    let tls = Tls::new(config)?;
+    let (client, connection) = dial(config, &tls).await?;
+    tokio::select! {
+        usable = check_usable(config, &client) => usable?,
+        () = connection => {
+            let detail = "the connection broke".to_owned();
+            return Err(ConnectError::Server { address: config.address(), detail });
+        }
+    }
+    Ok(tls)
+}
+
+/// Between two rounds of cleaning.
+const CLEAN_EVERY: Duration = Duration::from_secs(60);
+
+/// Removes what nobody reads any more: expired values, old rows of changes, and lanes of handles that have not written for a week.
+async fn keep_clean(config: Arc<PostgresConfig>, link: Link) {
+    let statements = [
+        "DELETE FROM callboard.entries WHERE key IN (
+            SELECT key FROM callboard.entries WHERE expires <= callboard.millis($1) ORDER BY expires LIMIT 10000
+            FOR UPDATE SKIP LOCKED)"
+            .to_owned(),
+        format!(
+            "DELETE FROM callboard.changes WHERE $1::bigint IS NOT DISTINCT FROM $1 AND revision IN (
+                SELECT revision FROM callboard.changes WHERE written < clock_timestamp() - interval '{KEPT} milliseconds'
+                ORDER BY revision LIMIT 10000 FOR UPDATE SKIP LOCKED)"
+        ),
+        "DELETE FROM callboard.lanes WHERE $1::bigint IS NOT DISTINCT FROM $1 AND seen < clock_timestamp() - interval '7 days'"
+            .to_owned(),
+    ]
+    .map(|sql| config.in_schema(&sql));
+    loop {
+        tokio::time::sleep(CLEAN_EVERY).await;
+        let Ok(client) = link.client().await else { return };
+        let moment = config.moment();
+        for statement in &statements {
+            let cleaned = client.query_typed(statement, &[(&moment, tokio_postgres::types::Type::INT8)]).await;
+            if let Err(error) = cleaned {
+                tracing::debug!(error = %shown(&error), "rows that nobody reads were not removed");
+            }
+        }
+    }
+}

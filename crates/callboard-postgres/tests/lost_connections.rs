@@ -1,0 +1,159 @@
+//! Connections that break, and servers that crash: each write is made once, or its caller is told that this is not known.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::storage::{Append, Expected, Key, Put, Rider, Storage, StorageError};
+use callboard_postgres::{Postgres, PostgresConfig};
+use futures::future::{join_all, try_join_all};
+use support::Server;
+use support::proxy::{Cut, Proxy};
+
+mod support;
+
+fn key(name: &str) -> Key {
+    Key::new(["test", name])
+}
+
+fn append(stream: &str, expected: u64) -> Append {
+    Append::new(key(stream), expected, format!("{expected}").into_bytes().into())
+}
+
+/// A proxy, and the settings of a store that goes through it to a new schema.
+async fn through_proxy() -> (Proxy, PostgresConfig, String, tempfile::TempDir) {
+    let server = Server::of_this_process();
+    let folder = tempfile::tempdir().unwrap();
+    let schema = server.fresh_schema().await;
+    let config = support::config_at(folder.path(), &schema);
+    (Proxy::start(folder.path(), &server.folder), config, schema, folder)
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_made_once() {
+    let (proxy, config, _, _folder) = through_proxy().await;
+    let store = Postgres::connect_with(config).await.unwrap();
+    let mut revision = store.put_if_revision(Put::new(key("value"), [][..].into())).await.unwrap();
+    for round in 0..12 {
+        proxy.cut_next([Cut::Answer, Cut::Statement, Cut::Unanswered][round as usize % 3]);
+        let rider = Rider::Put { key: key(&format!("rider {round}")), value: [][..].into() };
+        let appended = store.append(Append { riders: vec![rider], ..append("a", round) });
+        let put = Put { expected: Expected::Revision(revision), ..Put::new(key("value"), [][..].into()) };
+        // The second one is refused if the first is made twice.
+        let (appended, put) = tokio::join!(appended, store.put_if_revision(put));
+        assert_eq!(appended, Ok(round + 1));
+        revision = put.unwrap();
+        assert!(proxy.has_cut());
+    }
+    assert_eq!(store.read(&key("a"), 1, 99).await.unwrap().len(), 12);
+    assert_eq!(store.scan(&Key::new(["test"]).children(), None, 99).await.unwrap().len(), 13);
+}
+
+#[tokio::test]
+async fn a_batch_that_still_runs_when_its_connection_breaks_is_not_made_again() {
+    let (proxy, config, schema, _folder) = through_proxy().await;
+    let store = Postgres::connect_with(config).await.unwrap();
+    assert_eq!(store.append(append("a", 0)).await, Ok(1));
+
+    let client = Server::of_this_process().client().await;
+    client.batch_execute(&format!("BEGIN; SELECT 1 FROM {schema}.streams FOR UPDATE")).await.unwrap();
+    proxy.cut_next(Cut::Unanswered);
+    let appended = tokio::spawn(store.append(append("a", 1)));
+    // The first attempt waits for the row of the stream, the second for the first.
+    waits(&Server::of_this_process().client().await, 2).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(appended.await.unwrap(), Ok(2));
+    assert_eq!(store.read(&key("a"), 1, 99).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_write_fails_when_the_patience_is_over_and_the_next_one_is_made_when_the_server_is_back() {
+    let (proxy, config, _, _folder) = through_proxy().await;
+    let store = Postgres::connect_with(config.patience(Duration::from_millis(100))).await.unwrap();
+    assert_eq!(store.append(append("a", 0)).await, Ok(1));
+    proxy.set_open(false);
+    assert!(matches!(store.append(append("a", 1)).await, Err(StorageError::Unavailable { .. })));
+    assert!(matches!(store.read(&key("a"), 1, 99).await, Err(StorageError::Unavailable { .. })));
+    proxy.set_open(true);
+    let appended = loop {
+        match store.append(append("a", 1)).await {
+            Err(StorageError::Unavailable { .. }) => {}
+            appended => break appended,
+        }
+    };
+    assert_eq!(appended, Ok(2));
+    assert_eq!(store.read(&key("a"), 1, 99).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_while_the_server_crashes_is_there_once() {
+    let server = Server::of_this_process();
+    let config = server.fresh().await;
+    let store = Arc::new(Postgres::connect_with(config.clone()).await.unwrap());
+    const WRITES: u64 = 400;
+    let writers = (0..8).map(|number| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            for expected in 0..WRITES {
+                if (number, expected) == (0, WRITES / 4) || (number, expected) == (1, WRITES / 2) {
+                    Server::of_this_process().crash();
+                }
+                store.append(append(&format!("stream {number}"), expected)).await?;
+            }
+            Ok::<_, StorageError>(())
+        })
+    });
+    for written in join_all(writers).await {
+        assert_eq!(written.unwrap(), Ok(()));
+    }
+    let again = Postgres::connect_with(config).await.unwrap();
+    for number in 0..8 {
+        let records = again.read(&key(&format!("stream {number}")), 1, usize::MAX).await.unwrap();
+        let payloads: Vec<u64> =
+            records.iter().map(|record| String::from_utf8_lossy(&record.payload).parse().unwrap()).collect();
+        assert_eq!(payloads, (0..WRITES).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn writes_that_wait_for_each_other_are_both_made() {
+    let server = Server::of_this_process();
+    let schema = server.fresh_schema().await;
+    let config = server.config(&schema);
+    let stores = try_join_all([0, 1].map(|_| Postgres::connect_with(config.clone()))).await.unwrap();
+    let all =
+        try_join_all(["a", "b", "wait"].map(|name| stores[0].put_if_revision(Put::new(key(name), [][..].into()))));
+    all.await.unwrap();
+    let with = |stream: &str, keys: [&str; 3]| {
+        let riders = keys.map(|name| Rider::Put { key: key(name), value: stream.as_bytes().into() }).to_vec();
+        Append { riders, ..append(stream, 0) }
+    };
+    // The first has `a` and waits, the second has `b` and waits for `a`; then the first wants `b`.
+    let client = server.client().await;
+    client
+        .batch_execute(&format!(
+            "BEGIN; SELECT FROM {schema}.entries WHERE position('wait'::bytea IN key) > 0 FOR UPDATE"
+        ))
+        .await
+        .unwrap();
+    let watching = server.client().await;
+    let first = tokio::spawn(stores[0].append(with("first", ["a", "wait", "b"])));
+    waits(&watching, 1).await;
+    let second = tokio::spawn(stores[1].append(with("second", ["b", "a", "c"])));
+    waits(&watching, 2).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(1), Ok(1)));
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
+    while watching.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until so many batches wait for locks.
+async fn waits(client: &tokio_postgres::Client, count: i64) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.write(%'";
+    while client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) < count {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,56 @@
+//! What a board says about itself to the others on its store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentName, Timestamp};
+
+/// What a board says about itself, renewed with its lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BoardInfo {
+    /// The board's id, a UUID, unique also among the boards of earlier processes.
+    pub id: Arc<str>,
+    /// The version of callboard that it was built with.
+    #[serde(default)]
+    pub build: Arc<str>,
+    /// When it began.
+    #[serde(default)]
+    pub began_at: Timestamp,
+    /// Where people and programs reach it, if it has said so ([`Builder::address`](crate::Builder::address)).
+    #[serde(default)]
+    pub address: Option<Arc<str>>,
+    /// The agents that it hosts.
+    #[serde(default)]
+    pub agents: Vec<AgentName>,
+    /// Its runs in flight.
+    #[serde(default)]
+    pub runs: usize,
+}
+
+impl BoardInfo {
+    /// What the bytes of a session say.
+    pub(crate) fn read(about: &[u8]) -> Option<Self> {
+        serde_json::from_slice(about).ok()
+    }
+
+    pub(crate) fn to_bytes(&self) -> Arc<[u8]> {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+/// A board on a store ([`Callboard::boards`](crate::Callboard::boards)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BoardEntry {
+    /// Its name, which no other board has whose lease lasts.
+    pub name: Arc<str>,
+    /// The number of its session on the store.
+    pub session: u64,
+    /// How long its lease lasts unless it is renewed; zero if it is gone and its runs are not all taken over.
+    pub left: Duration,
+    /// What it said last.
+    pub info: BoardInfo,
+}
