@@ -68,6 +68,11 @@ pub(crate) enum Request {
     ForgetSession {
         id: SessionId,
     },
+    /// A session of the process that asks, which the process that has the store open may not know.
+    ResumeSession {
+        id: SessionId,
+        session: NewSession,
+    },
     /// From now on, `NextChange` with this number waits for changes under the prefix.
     Watch {
         watch: u64,
@@ -147,6 +152,7 @@ enums! {
         13 EndSession { id, only_if_expired },
         14 Sessions {},
         15 ForgetSession { id },
+        19 ResumeSession { id, session },
         16 Watch { watch, prefix },
         17 NextChange { watch },
         18 Unwatch { watch }

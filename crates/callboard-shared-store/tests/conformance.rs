@@ -37,6 +37,17 @@ callboard::storage_conformance! {
     }
 }
 
+// Claims and sessions end with the process that made them, so this is no store of the form `shared`.
+callboard::storage_conformance! {
+    handles side_by_side: {
+        let folder = tempfile::tempdir().unwrap();
+        Subject::new(move |clock| {
+            let store = SharedStore::open_with_clock(folder.path(), clock).unwrap();
+            async move { Arc::new(store) as _ }
+        })
+    }
+}
+
 callboard::storage_conformance! {
     killed killed: |folder| async move { Arc::new(SharedStore::open(folder).unwrap()) as _ }
 }

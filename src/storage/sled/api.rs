@@ -45,6 +45,16 @@ impl Sled {
         }
     }
 
+    /// Has a session of an earlier process that had the store open count again, unless it is known: for stores that several
+    /// processes share. The id is one that this store has given out.
+    ///
+    /// # Errors
+    /// [`StorageError::Stopped`] if the session has ended.
+    #[doc(hidden)]
+    pub fn resume_session(&self, id: SessionId, session: NewSession) -> StorageFuture<()> {
+        self.change_only(Change::ResumeSession(id, session, self.clock.now().monotonic))
+    }
+
     fn change_only(&self, change: Change) -> StorageFuture<()> {
         self.change(Ok(()), || change).map(|done| done.map(drop)).boxed()
     }

@@ -38,6 +38,14 @@ impl From<StorageError> for StageError {
     }
 }
 
+/// What a key held.
+enum Displaced {
+    Nothing,
+    /// A row whose value has expired.
+    Expired,
+    Live,
+}
+
 /// The writer's knowledge of what is stored, and the batch in the making.
 pub(super) struct Staging {
     pub(super) rows: RowBatch,
@@ -80,6 +88,7 @@ impl Staging {
                 let id = SessionId(self.next_number());
                 Ok(self.sessions.begin(id, new, now)?.0)
             }
+            Change::ResumeSession(id, new, now) => Ok(self.sessions.resume(id, new, now).map(|()| 0)?),
             Change::RenewSession(id, about, now) => Ok(self.sessions.renew(id, about, now).map(|()| 0)?),
             Change::EndSession { id, only_if_expired, now } => {
                 Ok(self.sessions.end(id, only_if_expired, now).map(|()| 0)?)
@@ -120,8 +129,10 @@ impl Staging {
             }
             Rider::Delete { key } => {
                 let row = rows::value(&key);
-                if self.displace(&key, &row, Expected::Any, now)? {
-                    self.remove(key, row);
+                match self.displace(&key, &row, Expected::Any, now)? {
+                    Displaced::Nothing => {}
+                    Displaced::Expired => self.rows.write(row, None),
+                    Displaced::Live => self.remove(key, row),
                 }
             }
         }
@@ -194,10 +205,16 @@ impl Staging {
         Ok(sealed)
     }
 
-    /// Checks what a key holds, and forgets what was noted because of it; whether there is a row, which the caller replaces or removes.
-    fn displace(&mut self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<bool, StorageError> {
+    /// Checks what a key holds, and forgets what was noted because of it. The caller replaces or removes the row.
+    fn displace(
+        &mut self,
+        key: &Key,
+        row: &[u8],
+        expected: Expected,
+        now: Timestamp,
+    ) -> Result<Displaced, StorageError> {
         if let Some(revision) = self.plain.get(key) {
-            return expected.check(key, Some(*revision)).map(|()| true);
+            return expected.check(key, Some(*revision)).map(|()| Displaced::Live);
         }
         let sealed = self.value_row(key, row)?;
         let payload_row = sealed.as_deref().and_then(|sealed| PayloadRow::unseal(row, sealed).ok());
@@ -206,7 +223,11 @@ impl Staging {
         if let Some(payload_row) = &payload_row {
             self.rows.forget_notes(row, payload_row);
         }
-        Ok(payload_row.is_some())
+        Ok(match (&payload_row, live) {
+            (None, _) => Displaced::Nothing,
+            (Some(_), None) => Displaced::Expired,
+            (Some(_), Some(_)) => Displaced::Live,
+        })
     }
 
     fn next_number(&mut self) -> u64 {

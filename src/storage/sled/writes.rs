@@ -43,6 +43,7 @@ pub(super) enum Change {
     Renew { stream: Key, fence: Fence, ttl_secs: u64 },
     Release { stream: Key, fence: Fence },
     BeginSession(NewSession, Duration),
+    ResumeSession(SessionId, NewSession, Duration),
     RenewSession(SessionId, Arc<[u8]>, Duration),
     EndSession { id: SessionId, only_if_expired: bool, now: Duration },
     ForgetSession(SessionId),
@@ -60,6 +61,7 @@ impl Change {
             | Self::Renew { .. }
             | Self::Release { .. }
             | Self::BeginSession(..)
+            | Self::ResumeSession(..)
             | Self::RenewSession(..)
             | Self::EndSession { .. }
             | Self::ForgetSession(_) => false,
@@ -73,9 +75,11 @@ impl Change {
             Self::Delete(delete) => delete.durability,
             Self::Purge { .. } | Self::Claim { .. } | Self::Renew { .. } | Self::Release { .. } => Durability::Buffered,
             // Nothing of them is on disk.
-            Self::BeginSession(..) | Self::RenewSession(..) | Self::EndSession { .. } | Self::ForgetSession(_) => {
-                Durability::Memory
-            }
+            Self::BeginSession(..)
+            | Self::ResumeSession(..)
+            | Self::RenewSession(..)
+            | Self::EndSession { .. }
+            | Self::ForgetSession(_) => Durability::Memory,
         }
     }
 }
