@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use callboard::messages::Timestamp;
 use callboard::storage::{
-    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    Append, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
     Storage, StorageError, StorageFuture, Watch,
 };
 use futures::FutureExt as _;
@@ -280,63 +280,6 @@ impl Storage for Postgres {
         self.reading.feed.watch(prefix)
     }
 
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        if let Err(error) = sizes::check_claim(stream, owner) {
-            return ready(Err(error)).boxed();
-        }
-        let (stream, owner) = (stream.clone(), owner.as_bytes().to_vec());
-        let (ttl, moment) = (operation::millis(ttl_secs), self.config.moment());
-        self.ask(move |reading| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [
-                    (&name as _, Type::BYTEA),
-                    (&owner as _, Type::BYTEA),
-                    (&ttl as _, Type::INT8),
-                    (&moment as _, Type::INT8),
-                ];
-                let rows = reading.rows(&stream, |statements| &statements.claim, &parameters).await?;
-                let row = only(&rows)?;
-                if let Some(fence) = row.get::<_, Option<i64>>(0) {
-                    return Ok(operation::fence(fence));
-                }
-                let owner = String::from_utf8_lossy(row.get(1)).into_owned();
-                let until = Timestamp::from_millis(from_server(row.get(2)));
-                Err(StorageError::Held { stream, owner, until })
-            })
-        })
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        let (stream, fence, ttl, moment) =
-            (stream.clone(), to_server(fence.0), operation::millis(ttl_secs), self.config.moment());
-        self.ask(move |reading| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [
-                    (&name as _, Type::BYTEA),
-                    (&fence as _, Type::INT8),
-                    (&ttl as _, Type::INT8),
-                    (&moment as _, Type::INT8),
-                ];
-                let rows = reading.rows(&stream, |statements| &statements.renew, &parameters).await?;
-                unless_fenced(stream, only(&rows)?)
-            })
-        })
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let (stream, fence) = (stream.clone(), to_server(fence.0));
-        self.ask(move |reading| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [(&name as _, Type::BYTEA), (&fence as _, Type::INT8)];
-                let rows = reading.rows(&stream, |statements| &statements.release, &parameters).await?;
-                unless_fenced(stream, only(&rows)?)
-            })
-        })
-    }
-
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
         let NewSession { name, about, lease } = new;
         let lease = to_server(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).min(i64::MAX / 4);
@@ -419,10 +362,6 @@ impl Storage for Postgres {
 
 fn only(rows: &[Row]) -> Result<&Row, StorageError> {
     rows.first().ok_or_else(|| unavailable("the server's answer has no row"))
-}
-
-fn unless_fenced(stream: Key, row: &Row) -> Result<(), StorageError> {
-    if row.get(0) { Ok(()) } else { Err(StorageError::Fenced { key: stream, current: from_server(row.get(1)) }) }
 }
 
 impl fmt::Debug for Postgres {
