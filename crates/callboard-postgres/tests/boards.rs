@@ -197,15 +197,15 @@ fn runs_go_on_elsewhere_when_their_board_is_killed() {
     const TEST: &str = "runs_go_on_elsewhere_when_their_board_is_killed";
     let (config, schema, folder) = fresh();
     let diary = folder.path().join("diary");
-    let (mut first, mut second) =
-        (Board::start(TEST, "a", &schema, &diary), Board::start(TEST, "b", &schema, &diary));
+    let (mut first, mut second) = (Board::start(TEST, "a", &schema, &diary), Board::start(TEST, "b", &schema, &diary));
     let mut runs = first.submit(50);
     runs.extend(second.submit(50));
     await_steps(&diary, 120);
     first.kill();
     // A process that comes again under the name of a killed one waits for nobody.
     all_finish(config, &runs, &diary);
-    let by_heir = steps(&diary).into_iter().filter(|((run, _), by)| runs[..50].contains(run) && by.contains(&"b".to_owned()));
+    let by_heir =
+        steps(&diary).into_iter().filter(|((run, _), by)| runs[..50].contains(run) && by.contains(&"b".to_owned()));
     assert!(by_heir.count() > 0, "the second board has continued runs of the first");
 }
 
