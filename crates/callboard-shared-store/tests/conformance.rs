@@ -37,7 +37,7 @@ callboard::storage_conformance! {
     }
 }
 
-// Claims and sessions end with the process that made them, so this is no store of the form `shared`.
+// Sessions end with the process that made them, so this is no store of the form `shared`.
 callboard::storage_conformance! {
     handles side_by_side: {
         let folder = tempfile::tempdir().unwrap();

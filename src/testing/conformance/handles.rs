@@ -101,7 +101,7 @@ pub(super) async fn no_number_is_given_out_twice_over_two_handles(subject: Subje
 pub(super) async fn a_watch_reports_what_another_handle_writes(subject: Subject) {
     let other = subject.another().await;
     for (watches, writes) in [(subject.store(), &*other), (&*other, subject.store())] {
-        let mut watch = watches.watch(&crate::storage::Key::new(["note"]).children());
+        let mut watch = watches.watch(&crate::storage::Key::new(["context"]).children());
         let revision = expect(writes.put_if_revision(put("a", Expected::Any)).await);
         let reported = subject.soon(watch.next()).await;
         let Some(Change::Put(changed, entry)) = reported else { panic!("{reported:?} is not the put") };

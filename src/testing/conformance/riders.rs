@@ -10,7 +10,7 @@ pub(super) fn stream() -> Key {
 }
 
 pub(super) fn key(name: &str) -> Key {
-    Key::new(["note", name])
+    Key::new(["context", name])
 }
 
 pub(super) fn put(name: &str, value: &str) -> Rider {
@@ -67,7 +67,7 @@ pub(super) async fn a_refused_append_writes_no_rider(subject: Subject) {
 pub(super) async fn riders_are_watched(subject: Subject) {
     subject.put_for(&key("expired"), "0", 1).await;
     subject.advance_secs(1);
-    let mut watch = subject.store().watch(&Key::new(["note"]).children());
+    let mut watch = subject.store().watch(&Key::new(["context"]).children());
     expect(subject.append_with(0, vec![put("a", "1"), delete("absent"), delete("expired")]).await);
     expect(subject.append_with(1, vec![delete("a"), put("b", "2")]).await);
     let refused = subject.append_with(0, vec![put("c", "3")]).await;
