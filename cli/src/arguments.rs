@@ -12,6 +12,7 @@ use callboard::messages::ConversationId;
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::doctor::Doctor;
 use crate::knowledge::arguments::Kb;
+use crate::page::Failure;
 use crate::run_names::written;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
@@ -20,7 +21,8 @@ use crate::service::arguments::{
 };
 use crate::service::schedule::Schedule;
 use crate::service::sign_in::SignIn;
-use crate::stores::Common;
+use crate::stores::database::Given;
+use crate::stores::{Common, Stores};
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
 
@@ -55,6 +57,8 @@ pub(crate) enum Arguments {
     DeadLetters(DeadLetters),
     /// Show what runs have used, by day, agent, model and who gave them
     Usage(Usage),
+    /// List the boards that work on the store: what each hosts, how many runs it works on, and when it has last renewed its lease
+    Boards(Common),
     /// Show the supervision tree of `callboard serve`, with states and restarts
     Tree(Common),
     /// Cancel a run, also one of another process
@@ -96,7 +100,7 @@ pub(crate) enum Arguments {
     },
     /// Replay a run: show it event by event, with what each event changed; or compare what another build makes of all runs
     Replay(Replay),
-    /// Check, back up, export and import the store of the project, or another one
+    /// Check, migrate, back up, export and import the store of the project, or another one
     Store {
         #[command(subcommand)]
         command: StoreCommand,
@@ -252,8 +256,26 @@ pub(crate) enum Runs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Read everything of the stores, and report the first damage of each run; the exit code is 1 if there is some
+    /// Read everything of the stores, and report the first damage of each run; the exit code is 1 if there is some. Of a database also
+    /// its versions, rights, sizes, and settings that may lose data
     Check {
+        /// The URL of a database: postgres://USER@HOST/DATABASE
+        #[arg(value_name = "URL", conflicts_with = "store")]
+        url: Option<Given>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Create the schema of a database, or bring it up to date; the user of the URL owns its tables
+    Migrate {
+        /// The URL of the database: postgres://USER@HOST/DATABASE
+        #[arg(value_name = "URL", conflicts_with = "store")]
+        url: Option<Given>,
+        /// The role that boards connect as, which may read and write rows; it is created without a password if it does not exist
+        #[arg(long, value_name = "ROLE")]
+        runtime_role: Option<String>,
+        /// A role that may read; it is created without a password if it does not exist
+        #[arg(long, value_name = "ROLE")]
+        reader_role: Option<String>,
         #[command(flatten)]
         common: Common,
     },
@@ -273,10 +295,23 @@ pub(crate) enum StoreCommand {
 impl StoreCommand {
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Self::Check { common }
+            Self::Check { common, .. }
+            | Self::Migrate { common, .. }
             | Self::Backup { common, .. }
             | Self::Export(Export { common, .. })
             | Self::Import(Import { common, .. }) => common,
+        }
+    }
+
+    /// The stores that the command is for.
+    pub(crate) fn stores(&self) -> Result<Stores, Failure> {
+        match self {
+            Self::Check { url: Some(url), .. } | Self::Migrate { url: Some(url), .. } => Stores::of_argument(url),
+            Self::Check { common, .. }
+            | Self::Migrate { common, .. }
+            | Self::Backup { common, .. }
+            | Self::Export(Export { common, .. })
+            | Self::Import(Import { common, .. }) => common.choice.stores(),
         }
     }
 
@@ -284,7 +319,7 @@ impl StoreCommand {
     pub(crate) fn makes_stores(&self) -> bool {
         match self {
             Self::Check { .. } | Self::Export(_) => false,
-            Self::Backup { .. } | Self::Import(_) => true,
+            Self::Backup { .. } | Self::Import(_) | Self::Migrate { .. } => true,
         }
     }
 }

@@ -28,7 +28,7 @@ async fn answer(command: &Conversations) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
     match command {
         Conversations::List { .. } => {
-            let mut page = list(&stores.open()?).await?;
+            let mut page = list(&stores.open().await?).await?;
             page.remarks.extend(stores.hint().await.map(|hint| format!("{hint}\n")));
             Ok(page)
         }
@@ -45,7 +45,7 @@ async fn list(open: &OpenStores) -> Result<Page, Failure> {
     let mut found = Vec::new();
     for store in &open.stores {
         let infos = store.conversations().list().await.map_err(Failure::of)?;
-        found.extend(infos.into_iter().map(|info| (info, store.folder())));
+        found.extend(infos.into_iter().map(|info| (info, store.place())));
     }
     found.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
     let mut drawn = table(["conversation", "of", "runs", "messages", "last"], &[2, 3]);
@@ -81,7 +81,7 @@ async fn list(open: &OpenStores) -> Result<Page, Failure> {
 
 /// Shows the messages of a conversation, run by run.
 async fn show(stores: &Stores, conversation: &ConversationId) -> Result<Page, Failure> {
-    let open = stores.open()?;
+    let open = stores.open().await?;
     let place = open.place_of_conversation(conversation).await?;
     let place = place.ok_or_else(|| unknown(conversation, &open, stores.named()))?;
     let runs = open.stores[place].conversations().read(conversation).await.map_err(Failure::of)?;
@@ -97,7 +97,7 @@ async fn fork(
     copy: &ConversationId,
     until: Option<&str>,
 ) -> Result<Page, Failure> {
-    let open = stores.open_to_change()?;
+    let open = stores.open_to_change().await?;
     // The copy may not be in another store either: its id would be ambiguous.
     if open.place_of_conversation(copy).await?.is_some() {
         return Err(Failure::usage(ConversationError::Exists(copy.clone()).to_string()));
@@ -163,7 +163,7 @@ fn record_placement(
 ) -> Result<(), Failure> {
     let Stores::Project(project) = stores else { return Ok(()) };
     let placement = project.placement(conversation);
-    let number = number_of(store.folder()).unwrap_or_default();
+    let number = number_of(store.place()).unwrap_or_default();
     match placement.number()? {
         Some(earlier) if open.closed.iter().any(|closed| number_of(closed.folder()) == Some(earlier)) => {
             let text =
@@ -181,7 +181,7 @@ fn record_placement(
 /// Deletes conversations with all their messages.
 async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
-    let open = stores.open_to_change()?;
+    let open = stores.open_to_change().await?;
     for conversation in wanted {
         let place = open.place_of_conversation(conversation).await.map_err(|failure| failure.with(&text))?;
         // If no store has it, leftovers of a deletion or a copy that was killed are removed from all of them.

@@ -14,6 +14,7 @@ use callboard::env::Env;
 use callboard::messages::{Message, Timestamp, visible};
 use callboard_agents::tools::ShellExec;
 use callboard_agents::{ModelChoice, ModelEntry, ModelRequest, Models};
+use callboard_postgres::Report;
 use callboard_server::private;
 use clap::Args;
 use futures::StreamExt as _;
@@ -29,6 +30,7 @@ use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
 use crate::service::{email, matrix, telegram, webhooks};
 use crate::stores::copy::{NEEDED, free};
+use crate::stores::database::Database;
 use crate::stores::{Choice, Stores};
 
 /// Less free space than this is a warning, in bytes.
@@ -92,9 +94,13 @@ pub(crate) fn main(arguments: Doctor) -> ExitCode {
 
 /// Looks at all of it.
 async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
-    let stores = arguments.choice.stores()?;
+    let stores = arguments.choice.stores_with(&arguments.files)?;
     let now = Env::system().now().wall;
-    let mut checks = store(&stores, now).await;
+    let mut checks = match stores.database() {
+        Some(database) => looked_at(database).await,
+        None => Vec::new(),
+    };
+    checks.extend(store(&stores, now).await);
     checks.extend(stored::looked_at(&stores).await.map(|looked_at| match looked_at {
         Ok(text) => ("facts", Found::Ok, text),
         Err(why) => ("facts", Found::Failed, why),
@@ -128,8 +134,21 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
     Ok(Page { exit, ..page })
 }
 
+/// The database that is the store: whether it answers, how the connection is protected, and what is wrong with it.
+async fn looked_at(database: &Database) -> Vec<Check> {
+    let report = match database.check().await {
+        Ok(report) => report,
+        Err(failure) => return vec![("database", Found::Failed, failure.text().to_owned())],
+    };
+    let Report { server_version, user, protection, problems, .. } = report;
+    let shown = shown_path(database.shown());
+    let answers = format!("{shown}: PostgreSQL {server_version}, as {user}, by {protection}");
+    let problems = problems.into_iter().map(|problem| ("database", Found::Warning, problem));
+    std::iter::once(("database", Found::Ok, answers)).chain(problems).collect()
+}
+
 async fn store(stores: &Stores, now: Timestamp) -> Vec<Check> {
-    let open = match stores.open() {
+    let open = match stores.open().await {
         Ok(open) => open,
         // One that is named, and will be made.
         Err(failure) if failure.exit() == Exit::NotFound => {
@@ -144,9 +163,9 @@ async fn store(stores: &Stores, now: Timestamp) -> Vec<Check> {
                 if let Some(newest) = runs.last() {
                     last = last.max(store.begun_at(*newest).await);
                 }
-                ("store", Found::Ok, format!("{}: {}", shown_path(store.folder()), count(runs.len(), "run")))
+                ("store", Found::Ok, format!("{}: {}", shown_path(store.place()), count(runs.len(), "run")))
             }
-            Err(failure) => ("store", Found::Failed, format!("{}: {}", shown_path(store.folder()), failure.text())),
+            Err(failure) => ("store", Found::Failed, format!("{}: {}", shown_path(store.place()), failure.text())),
         });
     }
     checks.extend(open.notes().lines().map(|note| ("store", Found::Failed, note.to_owned())));

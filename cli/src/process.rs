@@ -72,9 +72,9 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     done
 }
 
-/// Computes an answer that needs neither timers nor programs, and prints it.
+/// Computes an answer that needs no programs, and prints it.
 pub(crate) fn print_answer(answer: impl Future<Output = Result<Page, Failure>>, is_json: bool) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     page::print(runtime.map_err(no_runtime).and_then(|runtime| runtime.block_on(answer)), is_json)
 }
 

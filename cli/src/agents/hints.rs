@@ -158,6 +158,7 @@ mod tests {
     use clap::Parser as _;
 
     use crate::arguments::Arguments;
+    use crate::stores::database::Given;
 
     use super::*;
 
@@ -165,7 +166,7 @@ mod tests {
         let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
             panic!("it is a run")
         };
-        resumption("req-0123456789ab", run.choice.store.as_deref(), &run)
+        resumption("req-0123456789ab", run.choice.store.as_ref().map(Given::shown).as_deref(), &run)
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(super) struct Kept {
 impl Kept {
     /// Opens the store for a new run, or the one with the run to resume or retry.
     pub(super) async fn open(arguments: &Run) -> Result<Self, Failure> {
-        let stores = arguments.choice.stores()?;
+        let stores = arguments.choice.stores_with(&arguments.files)?;
+        stores.check_outside(&arguments.files.root)?;
         let (store, before) = match arguments.resume.as_ref().or(arguments.retry.as_ref()) {
             Some(wanted) if arguments.resume.is_some() => {
                 let (store, before) = stores.load_to_resume(wanted).await?;

@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
         (agents, invalid, models): (Vec<String>, InvalidAgents, Option<Models>),
     ) -> Result<Self, Failure> {
         if let Some(kept) = &kept {
-            builder = builder.storage(kept.store.shared());
+            builder = builder.storage(kept.store.storage());
         }
         let board = builder.start().await.map_err(Failure::of)?;
         let spans = telemetry::start(&board, models);

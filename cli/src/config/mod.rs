@@ -18,12 +18,14 @@ pub(crate) mod tls;
 mod values;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use callboard::messages::visible;
 use callboard_agents::{Roles, Tools};
-use callboard_documents::toml::{self, DeTable, Fields};
+use callboard_documents::toml::{self, DeTable, Fields, misfit};
 use callboard_documents::{Defect, Defects, Found};
+use callboard_postgres::PostgresConfig;
 
 use crate::agents::arguments::{DEFAULT_CONFIG, Files};
 use crate::agents::read::{Invalid, document};
@@ -31,6 +33,7 @@ use crate::agents::trust::User;
 use crate::exit::Exit;
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
+use crate::stores::database::Given;
 
 use secret_source::{SecretSource, Unusable};
 
@@ -166,9 +169,58 @@ pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
     })
 }
 
+/// The database that the file of settings names as the store: the file that was named, or the default one. What else is wrong with it is
+/// reported by commands that use it.
+///
+/// # Errors
+/// It is no file that may be read, or no TOML, or another user may have changed the default one.
+pub(crate) fn store_of(named: Option<&Path>, default: PathBuf) -> Result<Option<String>, Failure> {
+    let default = Some(default).filter(|file| file.symlink_metadata().is_ok());
+    let Some((origin, text)) = document(named, default.clone())? else { return Ok(None) };
+    let mut found = Found::default();
+    let read = toml::read(&text, "remove what is not a setting", &mut found, |document, found| {
+        store(&mut Fields::document("the configuration", document), found)
+    });
+    match found.or(read) {
+        Ok(Some(url)) => {
+            default.filter(|_| named.is_none()).map_or(Ok(()), |default| check_trusted(&default))?;
+            Ok(Some(url))
+        }
+        Ok(None) => Ok(None),
+        Err(list) => Err(Invalid { defects: Defects::of(&origin, Some(&text), list), origin }.into()),
+    }
+}
+
+/// The URL of a database. A password has no place in the file, which tools of agents can read.
+fn store(fields: &mut Fields<'_>, found: &mut Found) -> Option<String> {
+    let field = fields.field("store")?;
+    let read = |url: &str| match Given::from(OsString::from(url)) {
+        Given::Url(_) => match PostgresConfig::from_url(url) {
+            Ok(config) if config.has_password() => {
+                Err("leave the password out, and put it into ~/.pgpass or the file that PGPASSFILE names".to_owned())
+            }
+            Ok(_) => Ok(url.to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
+        Given::Folder(_) => {
+            Err("write store = \"postgres://USER@HOST/DATABASE\"; a folder is named with --store".to_owned())
+        }
+    };
+    let Some(url) = field.1.get_ref().as_str() else {
+        found.add(misfit(field.0, "the URL of a database", field.1));
+        return None;
+    };
+    // Not with its value or its place, by which the line would be shown: it may have a password.
+    let defect =
+        |advice: String| Defect::new(&None, "`store` must be the URL of a database, without a password").advise(advice);
+    read(url).map_err(|advice| found.add(defect(advice))).ok()
+}
+
 /// Relative paths are those of `folder`.
 fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config {
     let mut fields = Fields::document("the configuration", document);
+    // What it names is used where the store is opened, by [`store_of`].
+    let _ = store(&mut fields, found);
     let serve = fields.get("serve").and_then(|item| serve::Section::read(item, folder, found)).unwrap_or_default();
     let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
     let role_tools = fields.get("roles").map(role_tools::Section::read).unwrap_or_default();

@@ -178,10 +178,10 @@ impl SecretSource {
 }
 
 /// What to do with a file that tools of agents could read.
-pub(super) const MOVE_AWAY: &str = "move it elsewhere, or name another folder with --root";
+pub(crate) const MOVE_AWAY: &str = "move it elsewhere, or name another folder with --root";
 
 /// Whether a file is in this folder, also by a link.
-pub(super) fn is_within(file: &Path, folder: &Path) -> bool {
+pub(crate) fn is_within(file: &Path, folder: &Path) -> bool {
     let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     place(file).starts_with(place(folder))
 }

@@ -14,7 +14,7 @@ use super::secret_source::Unusable;
 use super::tls::{Named, TlsFiles};
 use super::values::{parsed, place_in};
 use crate::page::Failure;
-use crate::service::arguments::{MAX_TURNS, Serve, address, origin, turns};
+use crate::service::arguments::{MAX_TURNS, Serve, address, board_name, origin, turns};
 use crate::values::variable;
 
 const EXAMPLE: &str = "write [serve], and below it listen = \"127.0.0.1:7420\"";
@@ -39,6 +39,7 @@ const MAX_CONNECTIONS: u32 = 1 << 20;
 pub(crate) struct Section {
     listen: Option<SocketAddr>,
     public_url: Option<String>,
+    name: Option<String>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     insecure: Option<bool>,
@@ -56,6 +57,8 @@ pub(crate) struct Section {
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: Option<String>,
+    /// The name of the board among those on its store.
+    pub(crate) name: Option<String>,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) is_insecure: bool,
     pub(crate) proxies: Vec<Network>,
@@ -70,6 +73,7 @@ impl Section {
         let places = ["listen", "tls_cert", "tls_key"].map(|key| fields.field(key).map(|(_, item)| item.span()));
         let listen = fields.field("listen").and_then(|field| parsed(field, "an address with its port", address, found));
         let public_url = fields.field("public_url").and_then(|field| parsed(field, "an origin", origin, found));
+        let name = fields.field("name").and_then(|field| parsed(field, "the name of a board", board_name, found));
         let mut path = |key| Some(folder.join(text(fields.field(key)?, found)?.value));
         let (tls_cert, tls_key) = (path("tls_cert"), path("tls_key"));
         let insecure = fields.field("insecure").and_then(|field| boolean(field, found));
@@ -81,7 +85,7 @@ impl Section {
         let limits = fields.get("limits").map(|item| limits(item, found)).unwrap_or_default();
         fields.close(found);
         let at = Default::default();
-        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, turns, limits, places, at })
+        Some(Self { listen, public_url, name, tls_cert, tls_key, insecure, trusted_proxies, turns, limits, places, at })
     }
 
     /// Keeps where files are named, for errors of later.
@@ -123,12 +127,14 @@ impl Section {
     /// # Errors
     /// One of them has a text that is none of its values, or there is a certificate without a key.
     pub(crate) fn with(self, arguments: &Serve) -> Result<Settings, Failure> {
-        let Serve { listen, public_url, tls_cert, tls_key, insecure, trusted_proxy, turns: at_once, .. } = arguments;
+        let Serve { listen, public_url, name, tls_cert, tls_key, insecure, trusted_proxy, turns: at_once, .. } =
+            arguments;
         let proxies = (!trusted_proxy.is_empty()).then(|| trusted_proxy.clone());
         let tls = self.tls(tls_cert.clone(), tls_key.clone())?;
         Ok(Settings {
             listen: chosen(*listen, "CALLBOARD_LISTEN", address, self.listen)?.unwrap_or(ADDRESS),
             public_url: chosen(public_url.clone(), "CALLBOARD_PUBLIC_URL", origin, self.public_url)?,
+            name: chosen(name.clone(), "CALLBOARD_NAME", board_name, self.name)?,
             tls,
             is_insecure: chosen(insecure.then_some(true), "CALLBOARD_INSECURE", switch, self.insecure)?
                 .unwrap_or_default(),

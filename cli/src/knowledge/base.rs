@@ -157,7 +157,7 @@ pub(super) fn create_folder_of(file: &Path) -> Result<NewFolders, Failure> {
 /// What is said of a base that a command has made, if the project had one before it was moved, or a folder around it has one.
 pub(super) fn beside_new(stores: &Stores) -> String {
     let before = match stores {
-        Stores::Named(_) => None,
+        Stores::Named(_) | Stores::Database(_) => None,
         Stores::Project(project) => project.facts_before(),
     };
     let before = before.map(|(root, file)| {

@@ -61,7 +61,7 @@ impl Cycles<'_> {
         let Self { stores, agents, task, is_same, line, no_input, is_shown } = self;
         let mut signals = Signals::new()?;
         let (store, before) = store_of(stores, &task, is_same).await?;
-        let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+        let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage());
         let board = agents.into_iter().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
         let reachable = Reachable::start(&board).await;
         let is_continued = before.is_some();
@@ -121,7 +121,7 @@ async fn store_of(
     is_same: &dyn Fn(&Json) -> bool,
 ) -> Result<(Store, Option<RunId>), Failure> {
     // A store that does not exist yet has no run.
-    let Ok(open) = stores.open() else { return Ok((stores.take_new(None).await?, None)) };
+    let Ok(open) = stores.open().await else { return Ok((stores.take_new(None).await?, None)) };
     let name = task.plan.as_ref().map(|plan| &plan.name);
     for store in &open.stores {
         for id in store.open_runs().await? {

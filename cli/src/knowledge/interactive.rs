@@ -119,7 +119,7 @@ fn parsed(name: &str, follows: Follows, text: &str, place: &Place) -> Result<KbC
         arguments.extend(["--namespace".into(), place.namespace.clone().into()]);
     }
     if let Some(store) = &place.common.choice.store {
-        arguments.extend(["--store".into(), store.clone().into_os_string()]);
+        arguments.extend(["--store".into(), store.as_named()]);
     }
     match follows {
         Follows::Text(_) => arguments.extend(["--".into(), text.into()]),

@@ -76,7 +76,7 @@ impl Session {
         let provider = model.is_some().then(|| PROVIDER_AGENT.to_owned());
         let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         let builder = match store {
-            Some(store) => builder.storage(store.shared()),
+            Some(store) => builder.storage(store.storage()),
             None => builder,
         };
         let builder = agents(base).into_iter().chain(model).fold(builder, callboard::Builder::with);

@@ -28,7 +28,7 @@ const MAX_ERROR: usize = 2_000;
 
 /// Prints a JSON object for each run, in a line: what this build makes of it.
 pub(super) async fn all(stores: &Stores) -> Result<Page, Failure> {
-    let open = stores.open()?;
+    let open = stores.open().await?;
     let mut out = BufWriter::new(io::stdout().lock());
     for store in &open.stores {
         write(store, &mut out).await?;

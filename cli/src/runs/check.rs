@@ -11,11 +11,27 @@ use crate::stores::Stores;
 use crate::stores::open::{ClosedStore, OpenStores};
 use crate::stores::store::Store;
 
+use super::database;
+
 /// Reads all stores.
 pub(crate) async fn check(of: &Stores) -> Result<Page, Failure> {
-    let open = of.open()?;
+    let (mut text, mut rows, mut is_damaged) = (String::new(), Vec::new(), false);
+    if let Some(database) = of.database() {
+        let (found, row) = database::checked(database).await?;
+        text.push_str(&found);
+        rows.push(row);
+    }
+    let open = match of.open().await {
+        // What was found may be the cause.
+        Err(failure) if !rows.is_empty() => {
+            text.push_str(&format!("damaged: {}\n", failure.text()));
+            rows.push(json!({ "error": failure.text() }));
+            return Ok(Page { exit: failure.exit(), ..Page::new(text, Value::from(rows)) });
+        }
+        opened => opened?,
+    };
+    text.push_str(&open.notes());
     let OpenStores { stores, closed } = &open;
-    let (mut text, mut rows, mut is_damaged) = (open.notes(), Vec::new(), false);
     for store in stores {
         let (mut damaged, runs) = (Vec::new(), store.ids().await?);
         let name = names(runs.iter().copied());
@@ -27,10 +43,10 @@ pub(crate) async fn check(of: &Stores) -> Result<Page, Failure> {
         }
         let conversations = conversations(store, &mut text).await;
         let found = if damaged.is_empty() { "no damage".to_owned() } else { format!("{} damaged", damaged.len()) };
-        text.push_str(&format!("{}: {}, {found}\n", shown_path(store.folder()), count(runs.len(), "run")));
+        text.push_str(&format!("{}: {}, {found}\n", shown_path(store.place()), count(runs.len(), "run")));
         is_damaged |= !damaged.is_empty() || conversations.is_some();
         rows.push(json!({
-            "store": store.folder().to_string_lossy(), "runs": runs.len(), "damaged": damaged, "conversations": conversations,
+            "store": store.place().to_string_lossy(), "runs": runs.len(), "damaged": damaged, "conversations": conversations,
         }));
     }
     rows.extend(closed.iter().map(ClosedStore::json));

@@ -15,7 +15,7 @@ use crate::stores::open::{ClosedStore, LAST};
 pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
     for wanted in wanted {
-        let open = stores.open_to_change().map_err(|failure| failure.with(&text))?;
+        let open = stores.open_to_change().await.map_err(|failure| failure.with(&text))?;
         if let Some(exit) = open.exit().filter(|_| wanted == LAST || !is_of_run(wanted)) {
             let refused =
                 "this could match a run in a store that could not be opened: name the run to delete by its whole id"
@@ -37,7 +37,7 @@ pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Fail
     if filter.is_empty() {
         return Err(Failure::usage("name the runs to delete, as in --older-than 30d or --state failed".to_owned()));
     }
-    let (open, now, mut deleted) = (stores.open_to_change()?, Env::system().now().wall, Vec::new());
+    let (open, now, mut deleted) = (stores.open_to_change().await?, Env::system().now().wall, Vec::new());
     for store in &open.stores {
         for run in store.ids().await? {
             let read = store.history(run).await.map_err(|error| error.to_string()).and_then(folded);

@@ -54,10 +54,10 @@ impl Duplicates {
         let runs: BTreeSet<RunId> = imported.ids().await?.into_iter().collect();
         let conversations = imported.conversations().list().await.map_err(Failure::of)?;
         for other in &project.stores {
-            let place = shown_path(other.folder());
+            let place = shown_path(other.place());
             for run in other.ids().await?.into_iter().filter(|run| runs.contains(run)) {
                 let is_same = is_same_run(imported, other, run).await;
-                let line = command_line(&format!("runs delete {}", short(run)), Some(other.folder()));
+                let line = command_line(&format!("runs delete {}", short(run)), Some(other.place()));
                 duplicates.note(format!("run {} in {place}: {}", short(run), visible(&line)), is_same);
             }
             for conversation in conversations.iter().map(|info| &info.id) {
@@ -66,7 +66,7 @@ impl Duplicates {
                 if !there.is_empty() {
                     let is_same = here.read(conversation).await.map_err(Failure::of)? == there;
                     let id = conversation.as_str();
-                    let line = command_line(&format!("conversations delete {}", quoted(id)), Some(other.folder()));
+                    let line = command_line(&format!("conversations delete {}", quoted(id)), Some(other.place()));
                     duplicates.note(format!("conversation {conversation} in {place}: {}", visible(&line)), is_same);
                 }
             }

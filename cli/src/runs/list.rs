@@ -92,7 +92,7 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter, limit: Option<u32>)
     let now = Env::system().now().wall;
     let (mut duplicates, runs) = (String::new(), open.runs().await?);
     for (run, places) in runs.iter().filter(|(_, places)| places.len() > 1) {
-        let folders = places.iter().map(|place| open.stores[*place].folder());
+        let folders = places.iter().map(|place| open.stores[*place].place());
         duplicates.push_str(&format!("{}\n", in_several_stores(&format!("run {}", short(*run)), folders)));
     }
     let name = names(runs.keys().copied());
@@ -101,7 +101,7 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter, limit: Option<u32>)
     for (run, place, places) in each {
         let store = &open.stores[place];
         let also_in: Vec<&Path> =
-            places.iter().filter(|other| **other != place).map(|other| open.stores[*other].folder()).collect();
+            places.iter().filter(|other| **other != place).map(|other| open.stores[*other].place()).collect();
         let read = match store.history(run).await {
             Ok(history) => {
                 let origin = origin(&history);
@@ -126,7 +126,7 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter, limit: Option<u32>)
                     format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
                 ]);
                 listed.insert(run);
-                rows.push(row(run, &fold, now, origin, (store.folder(), &also_in)));
+                rows.push(row(run, &fold, now, origin, (store.place(), &also_in)));
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {}: {}\n", name(run), brief(&error, 300)));
@@ -134,7 +134,7 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter, limit: Option<u32>)
                 (line[0], line[OUTCOME]) = (name(run), "unreadable".to_owned());
                 lines.push(line);
                 listed.insert(run);
-                rows.push(json!({ "run": run, "store": store.folder().to_string_lossy(), "error": error }));
+                rows.push(json!({ "run": run, "store": store.place().to_string_lossy(), "error": error }));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod all;
 mod check;
+mod database;
 mod delete;
 mod diff;
 mod duplicates;
@@ -55,10 +56,23 @@ async fn answer_of_replay(arguments: &Replay) -> Result<Page, Failure> {
 }
 
 async fn answer_of_store(command: &StoreCommand) -> Result<Page, Failure> {
-    let stores = command.common().choice.stores()?;
+    let stores = command.stores()?;
     match command {
         StoreCommand::Check { .. } => check::check(&stores).await,
-        StoreCommand::Backup { folder, .. } => transfer::backup(&stores, folder).await,
+        StoreCommand::Migrate { runtime_role, reader_role, .. } => {
+            let database = stores.database().ok_or_else(|| {
+                Failure::usage(
+                    "only a database is migrated: callboard store migrate postgres://USER@HOST/DATABASE".to_owned(),
+                )
+            })?;
+            database::migrate(database, runtime_role.as_deref(), reader_role.as_deref()).await
+        }
+        StoreCommand::Backup { folder, .. } => match stores.database() {
+            Some(database) => {
+                Err(database.refuse("a backup", "pg_dump --schema=callboard is one, also while boards write"))
+            }
+            None => transfer::backup(&stores, folder).await,
+        },
         StoreCommand::Export(Export { file, common }) => export(&stores, file.as_deref(), common.json).await,
         StoreCommand::Import(Import { file, again, .. }) => transfer::import(&stores, file, *again).await,
     }
@@ -78,7 +92,7 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
     match command {
         Runs::List { filter, limit, .. } => {
-            let open = stores.open()?;
+            let open = stores.open().await?;
             let mut page = list::list(&open, filter, *limit).await?;
             page.remarks.extend(stores.without_store(&open).map(|why| format!("{why}\n")));
             page.remarks.extend(stores.hint().await.map(|hint| format!("{hint}\n")));
@@ -86,7 +100,7 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
         }
         Runs::Show { run, .. } => show::show(&stores.load(run).await?),
         Runs::Diff { first, second, .. } => {
-            let open = stores.open()?;
+            let open = stores.open().await?;
             Ok(diff::diff(&open.load(first).await?, &open.load(second).await?))
         }
         Runs::Fork { run, turn, input, set, .. } => {

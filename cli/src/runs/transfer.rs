@@ -33,8 +33,8 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
              a file of that name is ./{run}"
         )));
     }
-    let store = only(stores)?;
-    let shared = store.shared();
+    let store = only(stores).await?;
+    let shared = store.storage();
     let Some(file) = file else {
         stored::export(stores, BufWriter::new(io::stdout())).await?;
         Transfer::export(&*shared, &mut io::stdout()).await.map_err(trouble)?;
@@ -64,10 +64,10 @@ pub(crate) async fn backup(stores: &Stores, folder: &Path) -> Result<Page, Failu
         let text = format!("{} has a store: name a folder that is empty, or does not exist", shown_path(folder));
         return Err(Failure::usage(text));
     }
-    let (from, into) = (only(stores)?, Stores::Named(folder.to_owned()));
+    let (from, into) = (only(stores).await?, Stores::Named(folder.to_owned()));
     let target = Target::new(&into)?;
     let copy = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
-    let moved = Transfer::copy(&*from.shared(), &*copy.shared(), Env::system().now().wall).await.map_err(trouble)?;
+    let moved = Transfer::copy(&*from.storage(), &*copy.storage(), Env::system().now().wall).await.map_err(trouble)?;
     copy.note_open_runs().await?;
     copy.close().await?;
     drop(copy);
@@ -95,7 +95,7 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
         Failure::new(failure.exit(), format!("{shown_file}: {}", failure.text()))
     })?;
     let store = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
-    let shared = store.shared();
+    let shared = store.storage();
     let moved = Transfer::import(&mut opened, &*shared, Env::system().now().wall).await;
     let before = facts.as_ref().map_or(0, WholeExport::lines);
     let moved = moved.map_err(|error| match error {
@@ -162,6 +162,9 @@ impl<'a> Target<'a> {
             Stores::Named(folder) if folder.exists() => (parent(folder), Destination::Beside(folder)),
             Stores::Named(folder) => (parent(folder), Destination::Named(folder)),
             Stores::Project(project) => (stores.folder(), Destination::Project(project)),
+            Stores::Database(database) => {
+                return Err(database.refuse("importing", "restore a dump of it with pg_restore"));
+            }
         };
         let cannot = |error: io::Error| Failure::file(&error, format!("{}: {error}", shown_path(beside)));
         store::make_folder(beside).map_err(cannot)?;
@@ -204,9 +207,9 @@ impl<'a> Target<'a> {
 async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let open = |folder: &Path| Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error));
     let (from, to_store) = (open(from)?, open(to)?);
-    Transfer::copy(&*from.shared(), &*to_store.shared(), Env::system().now().wall).await.map_err(trouble)?;
+    Transfer::copy(&*from.storage(), &*to_store.storage(), Env::system().now().wall).await.map_err(trouble)?;
     to_store.close().await?;
-    stored::copy_between(from.folder(), to).await?;
+    stored::copy_between(from.place(), to).await?;
     Ok(to.to_owned())
 }
 
@@ -225,9 +228,9 @@ fn remove_orphaned(beside: &Path) {
     }
 }
 
-fn only(stores: &Stores) -> Result<Store, Failure> {
-    let open = stores.open()?;
-    let folders: Vec<String> = open.stores.iter().map(|store| shown_path(store.folder())).collect();
+async fn only(stores: &Stores) -> Result<Store, Failure> {
+    let open = stores.open().await?;
+    let folders: Vec<String> = open.stores.iter().map(|store| shown_path(store.place())).collect();
     let notes = open.notes();
     let mut found = open.stores.into_iter();
     match (found.next(), found.next(), open.closed.as_slice()) {

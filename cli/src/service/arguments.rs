@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use callboard::messages::Cost;
+use callboard::messages::{AgentName, Cost};
 use callboard_server::{Network, Server};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -56,6 +56,9 @@ pub(crate) struct Serve {
     /// The origin under which clients reach this server, such as https://agents.example.org, if it is not the address
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) public_url: Option<String>,
+    /// The name of the board among those on its store, which no other one there may have; the variable CALLBOARD_NAME has it too
+    #[arg(long, value_name = "NAME", value_parser = board_name)]
+    pub(crate) name: Option<String>,
     /// How many turns of all agents run at once; 5 by default
     #[arg(long, value_name = "NUMBER", value_parser = turns)]
     pub(crate) turns: Option<u32>,
@@ -533,6 +536,11 @@ fn day(text: &str) -> Result<String, String> {
     let is_day = text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok();
     let advice = "write a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 12h or 7d";
     (is_time || is_day || time_span(text).is_ok()).then(|| text.to_owned()).ok_or_else(|| advice.to_owned())
+}
+
+/// The name of a board.
+pub(crate) fn board_name(text: &str) -> Result<String, String> {
+    AgentName::new(text).map(|name| name.to_string()).map_err(|error| error.to_string().replace("agent", "board"))
 }
 
 /// How many turns run at once.

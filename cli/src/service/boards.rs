@@ -20,6 +20,7 @@ use crate::page::{Failure, note};
 use crate::protection::refuses_decisions;
 use crate::run_names::short;
 use crate::stores::Stores;
+use crate::stores::store::Store;
 
 /// How many characters a whole id of a run has.
 const WHOLE_ID: usize = 36;
@@ -115,6 +116,28 @@ pub(crate) fn of_board(board: &str) -> Client {
 /// A client of `callboard serve` for these stores.
 pub(crate) fn of_service(stores: &Stores) -> Client {
     client(&name_of_service(stores))
+}
+
+/// Sends a request to the board that works on a run of this store.
+pub(crate) async fn ask_board(store: &Store, board: &str, path: &str, body: &Value) -> Result<Value, Failure> {
+    match of_board(board).request("POST", path, Some(body)).await {
+        Ok(answer) => accepted(answer),
+        Err(error) => {
+            let boards = store.boards().await.unwrap_or_default();
+            let other = boards.into_iter().find(|entry| *entry.info.id == *board).filter(|_| store.is_database());
+            match (error, other.and_then(|entry| Some((entry.name, entry.info.address?)))) {
+                (ClientError::Absent(_), Some((name, address))) => {
+                    let text = format!(
+                        "the board {}, which works on the run, is not one of this user on this machine: do this there, or at {}",
+                        visible(&name),
+                        visible(&address)
+                    );
+                    Err(Failure::new(Exit::Unavailable, text))
+                }
+                (error, _) => Err(unanswered(&error)),
+            }
+        }
+    }
 }
 
 /// Whether `callboard serve` runs for these stores.

@@ -73,7 +73,7 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
 
 /// The rows of a store, by a board that works on no run and has the days of these limits.
 async fn of_store(store: &Store, limits: &limits::Section, since: Option<&str>) -> Result<Vec<Value>, Failure> {
-    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage());
     let board = builder.day_limits(|days| limits.of_days(days)).start().await.map_err(Failure::of)?;
     let reachable = Reachable::start(&board).await;
     let rows = read(&of_board(board.id()), since).await;

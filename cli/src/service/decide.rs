@@ -20,7 +20,7 @@ use crate::stores::store::Store;
 use crate::waits;
 
 use super::arguments::{Answer, Approve, Deny, Pending, What};
-use super::boards::{accepted, of_board, unanswered};
+use super::boards::ask_board;
 use super::follow::{self, continuation, continuation_if_left, read};
 
 /// Who has decided what nobody decided in time.
@@ -213,8 +213,7 @@ async fn respond(
         return Err(Failure::new(Exit::Unavailable, text));
     };
     let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
-    let answered = of_board(&board).request("POST", &path, Some(&body)).await;
-    let answer = accepted(answered.map_err(|error| unanswered(&error))?)?;
+    let answer = ask_board(&store, &board, &path, &body).await?;
     let done = missing(&wait, &answer).unwrap_or_else(|| done.to_owned());
     Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
 }

@@ -27,7 +27,7 @@ use crate::stores::store::Store;
 use crate::waits;
 
 use super::arguments::{Cancel, Status, Wait};
-use super::boards::{accepted, of_board, unanswered};
+use super::boards::{ask_board, of_board};
 use super::decide::{Detail, shown_card};
 use super::following::{Following, Seen};
 
@@ -241,8 +241,7 @@ pub(super) async fn cancel(arguments: &Cancel) -> Result<Page, Failure> {
         Some(board) => {
             let path = format!("/v1/delegations/{run}/cancel");
             let body = json!({ "reason": arguments.reason });
-            let answer = of_board(&board).request("POST", &path, Some(&body)).await;
-            accepted(answer.map_err(|error| unanswered(&error))?)?;
+            ask_board(&store, &board, &path, &body).await?;
         }
         None => cancel_here(&store, run, &arguments.reason).await?,
     }
@@ -252,7 +251,7 @@ pub(super) async fn cancel(arguments: &Cancel) -> Result<Page, Failure> {
 
 async fn cancel_here(store: &Store, run: RunId, reason: &str) -> Result<(), Failure> {
     let reason = if reason.is_empty() { "cancelled at the command line" } else { reason };
-    let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).start().await;
+    let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).start().await;
     let board = board.map_err(Failure::of)?;
     let cancelled = board.take_up(run).await.cancel(reason).await;
     board.shutdown().await;

@@ -14,6 +14,7 @@ mod knowing;
 mod letters;
 pub(crate) mod matrix;
 mod mcp;
+mod on_store;
 mod own_tokens;
 mod read;
 pub(crate) mod schedule;
@@ -178,6 +179,11 @@ pub(crate) fn retry(arguments: &Retry) -> ExitCode {
 /// Runs `callboard dead-letters`.
 pub(crate) fn dead_letters(arguments: &DeadLetters) -> ExitCode {
     printed(arguments.common().json, letters::main(arguments))
+}
+
+/// Runs `callboard boards`.
+pub(crate) fn boards(arguments: &Common) -> ExitCode {
+    printed(arguments.json, on_store::list(arguments))
 }
 
 /// Runs `callboard tree`.

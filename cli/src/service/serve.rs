@@ -12,8 +12,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use callboard::env::Env;
-use callboard::messages::{Pending, visible};
-use callboard::runtime::Unfinished;
+use callboard::messages::{BoardInfo, Pending, visible};
+use callboard::runtime::{BuildError, Unfinished};
+use callboard::storage::StorageError;
 use callboard::{AgentSpec, Callboard};
 use callboard_agents::{hide_from_programs, tools};
 use callboard_channels::email::EmailChannel;
@@ -35,13 +36,14 @@ use crate::figures::Figures;
 use crate::knowledge::base;
 use crate::logs;
 use crate::output::note_words;
-use crate::page::{Failure, Page, count, note, shown_path};
+use crate::page::{Failure, Page, count, duration, note, shown_path, time};
 use crate::person::is_anybody_here;
 use crate::protection::{self, refuses_decisions};
 use crate::run_names::short;
 use crate::signals::Signals;
 use crate::stores::Stores;
-use crate::stores::store::Store;
+use crate::stores::database::Given;
+use crate::stores::store::{LEASE, Store};
 use crate::telemetry;
 use crate::waits;
 
@@ -74,7 +76,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
              proxy that has it, or add --insecure"
         )));
     }
-    let stores = arguments.choice.stores()?;
+    let stores = arguments.choice.stores_with(&arguments.files)?;
+    stores.check_outside(&arguments.files.root)?;
     check_none_runs(&stores).await?;
     let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, address, &error))?;
     // A store that was opened beside a process that ends does not have the runs of that one back.
@@ -110,7 +113,11 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let groups = approvals
         .groups()
         .requesters(move |token| persons.get(token).cloned().or_else(|| owners.owner_of(token)).map(Into::into));
-    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).pool(settings.turns);
+    let local = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let url = url_of(local, tls.is_some());
+    let builder = builder.address(settings.public_url.as_ref().unwrap_or(&url)).timings(|timings| timings.lease(LEASE));
+    let builder = settings.name.iter().fold(builder, |builder, name| builder.name(name));
     let builder =
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
     let builder = builder.groups(groups).approval_policy(move |question| approvals.consent(question));
@@ -136,7 +143,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let builder = in_rooms.into_iter().fold(builder, callboard::Builder::channel);
     let builder = by_mail.into_iter().fold(builder, callboard::Builder::channel);
     let builder = webhooks.into_iter().fold(builder, callboard::Builder::channel);
-    let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
+    let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(not_started)?;
     tokio::spawn(telegram::report(reached));
     let is_first = rooms_reached.is_none();
     tokio::spawn(matrix::report(rooms_reached, "approvals are asked", true));
@@ -146,8 +153,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let spans = telemetry::start(&board, loaded.models.clone());
     let mut reachable = Reachable::default();
     let served = async {
-        let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
-        let url = url_of(address, tls.is_some());
+        let address = local;
         let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
         server = server.agent_files(files.subscribe());
         let of_tools = loaded.root.clone();
@@ -240,7 +246,7 @@ async fn watch_over(
 ) -> Result<(), Failure> {
     let LoadedAgents { watch: mut watched, own, names, invalid, lacking, .. } = loaded;
     let waiting = resume(board, store, &names).await?;
-    note(&format!("the store is {}", shown_path(store.folder())));
+    note(&format!("the store is {}", shown_path(store.place())));
     protection::warning().iter().chain(&lacking).for_each(|warning| note(warning));
     let running = count(own.len(), "agent");
     if let Some(pages) = server.pages() {
@@ -309,8 +315,26 @@ fn busy(arguments: &Serve, address: SocketAddr, error: &io::Error) -> Failure {
         _ => Exit::Usage,
     };
     let options = agents_options(files, model.as_deref());
-    let other = command_line(&format!("serve --listen 127.0.0.1:0{options}"), choice.store.as_deref());
+    let other = command_line(
+        &format!("serve --listen 127.0.0.1:0{options}"),
+        choice.store.as_ref().map(Given::shown).as_deref(),
+    );
     Failure::new(exit, format!("{address} cannot be listened on: {error}; another port: {}", visible(&other)))
+}
+
+/// Why the board does not work on its store. What the board of a name says about itself is of another machine.
+fn not_started(error: BuildError) -> Failure {
+    let BuildError::Storage(StorageError::NameTaken { name, about, left }) = &error else { return Failure::of(error) };
+    let about: BoardInfo = serde_json::from_slice(about).unwrap_or_default();
+    let [name, address] =
+        [&**name, about.address.as_deref().unwrap_or("an address that it does not name")].map(visible);
+    let text = format!(
+        "a board named {name} works on the store already: that at {address}, since {}, whose lease lasts {} more; stop that one, wait until \
+         its lease is over if it has died, or choose another --name",
+        time(about.began_at),
+        duration(*left)
+    );
+    Failure::new(Exit::Unavailable, text)
 }
 
 /// Refuses a second server, which `callboard send` could not find.

@@ -104,7 +104,7 @@ async fn of_board(out: &Out) -> Result<Page, Failure> {
         tokio::time::sleep(LOOK_AGAIN).await;
     };
     let mut events = connect().await?;
-    let stores = out.stores.open()?.stores;
+    let stores = out.stores.open().await?.stores;
     let mut board = Board { stores: &stores, runs: BTreeMap::new(), ended: BTreeSet::new(), out };
     loop {
         if let Err(error) = board.look_at_all().await? {

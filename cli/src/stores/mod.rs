@@ -1,10 +1,11 @@
-//! The stores of runs: a folder that is named, or the numbered stores of the project.
+//! The stores of runs: a folder or a database that is named, or the numbered stores of the project.
 //!
 //! Processes share a store. The project has a second one where the first is damaged, or where an earlier version of this program, which
 //! did not share, made it: commands that search for runs open all of them.
 
 pub(crate) mod copy;
 mod creation;
+pub(crate) mod database;
 pub(crate) mod open;
 mod placement;
 pub(crate) mod project;
@@ -13,28 +14,33 @@ pub(crate) mod store;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 
 use callboard::messages::{ConversationId, RunId, visible};
 use callboard_agents::hide_from_programs;
 
+use crate::agents::arguments::{DEFAULT_CONFIG, Files};
+use crate::config;
 use crate::page::{Failure, note, shown_path};
+use crate::values::variable;
 
+use database::{Database, Given, Origin};
 use open::OpenStores;
 use project::{Project, number_of, state_folder};
 use store::{Loaded, Store};
 
-/// The variable that names the folder of the store, unless `--store` does.
-const VARIABLE: &str = "CALLBOARD_STORE";
+/// The variable that names the store, unless `--store` does.
+pub(crate) const VARIABLE: &str = "CALLBOARD_STORE";
 
 /// The option that chooses the store.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Choice {
-    /// The folder of the store; the variable CALLBOARD_STORE names one too. By default the stores of the project, in the user's state
-    /// folder
-    #[arg(long, visible_alias = "data", value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The folder of the store, or the URL of a database (postgres://USER@HOST/DATABASE); the variable CALLBOARD_STORE names one too,
+    /// and `store` in callboard.toml a database. By default the stores of the project, in the user's state folder
+    #[arg(long, visible_alias = "data", value_name = "STORE")]
+    pub(crate) store: Option<Given>,
 }
 
 /// The options of commands that use a store.
@@ -52,35 +58,87 @@ pub(crate) struct Common {
 pub(crate) enum Stores {
     Named(PathBuf),
     Project(Project),
+    Database(Arc<Database>),
 }
 
 impl Choice {
+    /// The stores of the option, of the variable, of the project's file of settings, or of the project.
     pub(crate) fn stores(&self) -> Result<Stores, Failure> {
-        let variable = || std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        match self.store.clone().or_else(variable) {
-            Some(folder) => {
-                hide_from_programs(&folder);
-                Ok(Stores::Named(folder))
-            }
+        self.stores_or(|| {
+            let named = variable("CALLBOARD_CONFIG").map(PathBuf::from);
+            config::store_of(named.as_deref(), Project::here()?.root().join(DEFAULT_CONFIG))
+        })
+    }
+
+    /// As [`Choice::stores`], with the file of settings that goes with these agents.
+    pub(crate) fn stores_with(&self, files: &Files) -> Result<Stores, Failure> {
+        self.stores_or(|| config::store_of(files.named_config().as_deref(), files.default_file(DEFAULT_CONFIG)))
+    }
+
+    fn stores_or(&self, file: impl FnOnce() -> Result<Option<String>, Failure>) -> Result<Stores, Failure> {
+        if let Some(given) = &self.store {
+            return Stores::of(given, Origin::CommandLine);
+        }
+        if let Some(given) = variable(VARIABLE).map(Given::from) {
+            return Stores::of(&given, Origin::Variable);
+        }
+        match file()? {
+            Some(url) => Stores::of(&Given::Url(url), Origin::File),
             None => Ok(Stores::Project(Project::here()?)),
         }
     }
 }
 
+/// Whether the variable of the store has a password, which a program that is started has no use for.
+pub(crate) fn has_variable_a_password() -> bool {
+    variable(VARIABLE).is_some_and(|store| Given::from(store).has_password())
+}
+
 impl Stores {
-    /// The folder that a command line has to name with `--store` to use the same stores; `None` for the project's own.
+    fn of(given: &Given, origin: Origin) -> Result<Self, Failure> {
+        match given {
+            Given::Folder(folder) => {
+                hide_from_programs(folder);
+                Ok(Self::Named(folder.clone()))
+            }
+            Given::Url(url) => Ok(Self::Database(Arc::new(Database::new(url, origin)?))),
+        }
+    }
+
+    /// The database of a URL that is an argument.
+    pub(crate) fn of_argument(given: &Given) -> Result<Self, Failure> {
+        Self::of(given, Origin::CommandLine)
+    }
+
+    /// What a command line has to name with `--store` to use the same stores; `None` for the project's own.
     pub(crate) fn named(&self) -> Option<&Path> {
         match self {
             Self::Named(folder) => Some(folder),
             Self::Project(_) => None,
+            Self::Database(database) => database.named(),
         }
     }
 
-    /// The folder with all of it, which tools may not access.
+    /// The database, if they are one.
+    pub(crate) fn database(&self) -> Option<&Database> {
+        match self {
+            Self::Named(_) | Self::Project(_) => None,
+            Self::Database(database) => Some(database),
+        }
+    }
+
+    /// # Errors
+    /// Tools that work in this folder could reach the database, or read its password.
+    pub(crate) fn check_outside(&self, root: &Path) -> Result<(), Failure> {
+        self.database().map_or(Ok(()), |database| database.check_outside(root))
+    }
+
+    /// The folder with all of it that is on this machine, which tools may not access.
     pub(crate) fn folder(&self) -> &Path {
         match self {
             Self::Named(folder) => folder,
             Self::Project(project) => project.folder(),
+            Self::Database(database) => database.folder(),
         }
     }
 
@@ -105,6 +163,7 @@ impl Stores {
     pub(crate) fn described(&self) -> String {
         match self {
             Self::Named(folder) => format!("the store {}", shown_path(folder)),
+            Self::Database(database) => format!("the store {}", shown_path(database.shown())),
             Self::Project(project) => {
                 format!(
                     "the project {}, whose stores are in {}",
@@ -124,8 +183,14 @@ impl Stores {
             }
             (Self::Project(project), Some(conversation)) => project.take_for(conversation).await?,
             (Self::Project(project), None) => project.take()?,
+            (Self::Database(database), _) => {
+                let folder = database.folder();
+                store::make_folder(folder)
+                    .map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(folder))))?;
+                database.open().await?
+            }
         };
-        if let Some(why) = store.shared().why_not_shared() {
+        if let Some(why) = store.why_not_shared() {
             note(&format!("no other process can use the store until this one has ended: {}", visible(why)));
         }
         Ok(store)
@@ -135,7 +200,7 @@ impl Stores {
     pub(crate) async fn take(&self) -> Result<Store, Failure> {
         match self {
             Self::Named(folder) => Store::open(folder),
-            Self::Project(_) => self.take_new(None).await,
+            Self::Project(_) | Self::Database(_) => self.take_new(None).await,
         }
     }
 
@@ -143,7 +208,7 @@ impl Stores {
     /// for a new run is open.
     pub(crate) async fn hint(&self) -> Option<String> {
         match self {
-            Self::Named(_) => None,
+            Self::Named(_) | Self::Database(_) => None,
             Self::Project(project) => project.relocation_hint().await,
         }
     }
@@ -179,22 +244,23 @@ impl Stores {
 
     /// Opens the store that has the run, for writing; also the run's id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
-        self.or_hint(self.existing(self.open_to_change()?).await?.find(wanted).await).await
+        self.or_hint(self.existing(self.open_to_change().await?).await?.find(wanted).await).await
     }
 
     /// Reads a run to resume, with its store. If the run has ended, only its result is printed: so it is also read from a copy where the
     /// store cannot be opened for writing.
     pub(crate) async fn load_to_resume(&self, wanted: &str) -> Result<(Store, Loaded), Failure> {
         let open = match self {
-            Self::Named(folder) => OpenStores { stores: vec![Store::open_or_copy(folder)?], ..OpenStores::default() },
+            Self::Named(folder) => OpenStores::of_one(Store::open_or_copy(folder)?),
             Self::Project(project) => project.open(Store::write_or_copy)?,
+            Self::Database(database) => OpenStores::of_one(database.open().await?),
         };
         let (store, run) = self.or_hint(self.existing(open).await?.find(wanted).await).await?;
         let loaded = store.load(run).await?;
         if loaded.replay.result().is_none() {
             if store.is_copy() {
                 // An open run has to be written to: this fails with the reason.
-                return Store::open(store.folder()).map(|store| (store, loaded));
+                return Store::open(store.place()).map(|store| (store, loaded));
             }
             store.check_is_free(run).await?;
         }
@@ -208,24 +274,24 @@ impl Stores {
 
     /// As [`Stores::open`], where there has to be one.
     pub(crate) async fn open_existing(&self) -> Result<OpenStores, Failure> {
-        self.existing(self.open()?).await
+        self.existing(self.open().await?).await
     }
 
     /// Opens all stores for writing.
-    pub(crate) fn open_to_change(&self) -> Result<OpenStores, Failure> {
+    pub(crate) async fn open_to_change(&self) -> Result<OpenStores, Failure> {
         match self {
-            Self::Named(folder) => Ok(OpenStores { stores: vec![Store::open(folder)?], ..OpenStores::default() }),
+            Self::Named(folder) => Store::open(folder).map(OpenStores::of_one),
             Self::Project(project) => project.open(Store::open_or_make),
+            Self::Database(database) => database.open().await.map(OpenStores::of_one),
         }
     }
 
     /// Opens all stores for reading.
-    pub(crate) fn open(&self) -> Result<OpenStores, Failure> {
+    pub(crate) async fn open(&self) -> Result<OpenStores, Failure> {
         match self {
-            Self::Named(folder) => {
-                Ok(OpenStores { stores: vec![Store::open_to_read(folder)?], ..OpenStores::default() })
-            }
+            Self::Named(folder) => Store::open_to_read(folder).map(OpenStores::of_one),
             Self::Project(project) => project.open_to_read(),
+            Self::Database(database) => database.open().await.map(OpenStores::of_one),
         }
     }
 
@@ -233,6 +299,7 @@ impl Stores {
     pub(crate) fn project(&self) -> Option<Project> {
         match self {
             Self::Project(project) => Some(project.clone()),
+            Self::Database(_) => None,
             Self::Named(folder) => {
                 number_of(folder)?;
                 let folder = fs::canonicalize(folder.parent()?).ok()?;

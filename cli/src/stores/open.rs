@@ -57,6 +57,10 @@ impl ClosedStore {
 }
 
 impl OpenStores {
+    pub(crate) fn of_one(store: Store) -> Self {
+        Self { stores: vec![store], ..Self::default() }
+    }
+
     /// Whether there is no store, also none that could not be opened.
     pub(crate) fn is_empty(&self) -> bool {
         self.stores.is_empty() && self.closed.is_empty()
@@ -129,7 +133,7 @@ impl OpenStores {
         if let [only] = places {
             return Ok(*only);
         }
-        let several = in_several_stores(what, places.iter().map(|place| self.stores[*place].folder()));
+        let several = in_several_stores(what, places.iter().map(|place| self.stores[*place].place()));
         Err(Failure::usage(several).with(&self.notes()))
     }
 

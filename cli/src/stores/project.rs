@@ -136,7 +136,7 @@ impl Project {
             Some(store) => store,
             None => self.take()?,
         };
-        if placement.claim(number_of(store.folder()).unwrap_or_default())? {
+        if placement.claim(number_of(store.place()).unwrap_or_default())? {
             return Ok(store);
         }
         // Another process has created the conversation meanwhile.
@@ -313,15 +313,15 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         let (first, second) = (project.take().unwrap(), project.take().unwrap());
-        assert!(first.folder().ends_with("1") && second.folder().ends_with("1"));
+        assert!(first.place().ends_with("1") && second.place().ends_with("1"));
         drop((first, second));
         let unshared = callboard::storage::Sled::open(project.folder.join("1")).unwrap();
-        assert!(project.take().unwrap().folder().ends_with("2"));
+        assert!(project.take().unwrap().place().ends_with("2"));
         let open = project.open(Store::open_or_make).unwrap();
         assert_eq!((open.stores.len(), open.closed.len()), (1, 1));
         assert!(open.notes().contains(&format!("1: process {} has it open", std::process::id())), "{}", open.notes());
         drop(unshared);
-        assert!(project.take().unwrap().folder().ends_with("1"));
+        assert!(project.take().unwrap().place().ends_with("1"));
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
         fs::write(project.folder.join("2"), "a file").unwrap();
         fs::create_dir(project.folder.join("3")).unwrap();
         fs::write(project.folder.join("3/db"), "of another program").unwrap();
-        assert!(project.take().unwrap().folder().ends_with("4"));
+        assert!(project.take().unwrap().place().ends_with("4"));
         let open = project.open(Store::open_or_make).unwrap();
         let closed: Vec<_> = open.closed.iter().map(|store| store.folder().file_name().unwrap().to_owned()).collect();
         assert_eq!(closed, ["3"], "{}", open.notes());
@@ -357,7 +357,7 @@ mod tests {
         let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         drop(project.take().unwrap());
         std::fs::write(project.folder.join("1/format"), "x").unwrap();
-        assert!(project.take().unwrap().folder().ends_with("2"));
+        assert!(project.take().unwrap().place().ends_with("2"));
         let open = project.open(Store::open_or_make).unwrap();
         assert!(open.notes().contains("its file `format` is damaged"), "{}", open.notes());
     }

@@ -5,11 +5,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use callboard::messages::{Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
+use callboard::messages::{BoardEntry, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
 use callboard::runtime::ConversationsHandle;
-use callboard::storage::{Journal, StorageError};
+use callboard::storage::{Journal, Storage, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError};
+use callboard_postgres::Postgres;
 use callboard_shared_store::SharedStore;
 
 use tempfile::TempDir;
@@ -22,13 +24,24 @@ use crate::stores::copy::{copy_if_needed, is_denied, with_remedy};
 use crate::stores::creation::Missing;
 use crate::values::reason;
 
+/// The lease of a board on its store, which it renews each third of it: after this time others take over the runs of one that has died.
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
+
 /// A store that this process uses, by itself or with others.
 pub(crate) struct Store {
-    shared: Arc<SharedStore>,
+    storage: Arc<dyn Storage>,
     journal: Journal,
-    folder: PathBuf,
-    /// The copy that is open in its place, if it cannot be written to; removed after the store is closed.
-    copy: Option<TempDir>,
+    place: PathBuf,
+    kind: Kind,
+}
+
+enum Kind {
+    Folder {
+        shared: Arc<SharedStore>,
+        /// The copy that is open in its place, if it cannot be written to; removed after the store is closed.
+        copy: Option<TempDir>,
+    },
+    Database(Arc<Postgres>),
 }
 
 /// A run that was read from a store.
@@ -74,43 +87,77 @@ impl Store {
 
     pub(crate) fn read(folder: &Path) -> Result<Self, StorageError> {
         if let Some(shared) = SharedStore::connect(folder)? {
-            return Ok(Self::of(folder, shared));
+            return Ok(Self::of_folder(folder, shared, None));
         }
         match copy_if_needed(folder)? {
-            Some(copy) => {
-                let opened = Self::open_or_make(copy.path())?;
-                Ok(Self { folder: folder.to_owned(), copy: Some(copy), ..opened })
-            }
+            Some(copy) => Ok(Self::of_folder(folder, Self::shared(copy.path())?, Some(copy))),
             None => Self::open_or_make(folder),
         }
     }
 
     /// Opens a store, or creates one. If that fails, the created folders are removed.
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
-        let missing = Missing::before(folder);
-        let shared = SharedStore::open(folder).inspect_err(|_| missing.remove());
-        Ok(Self::of(folder, shared.map_err(|error| with_remedy(folder, error))?))
+        Ok(Self::of_folder(folder, Self::shared(folder)?, None))
     }
 
-    fn of(folder: &Path, shared: SharedStore) -> Self {
+    fn shared(folder: &Path) -> Result<SharedStore, StorageError> {
+        let missing = Missing::before(folder);
+        let shared = SharedStore::open(folder).inspect_err(|_| missing.remove());
+        shared.map_err(|error| with_remedy(folder, error))
+    }
+
+    fn of_folder(folder: &Path, shared: SharedStore, copy: Option<TempDir>) -> Self {
         let shared = Arc::new(shared);
-        Self { journal: Journal::new(Arc::clone(&shared) as _), shared, folder: folder.to_owned(), copy: None }
+        Self::of(folder, Arc::clone(&shared) as _, Kind::Folder { shared, copy })
+    }
+
+    /// A database, with its URL without a password.
+    pub(super) fn of_database(url: &Path, database: Arc<Postgres>) -> Self {
+        Self::of(url, Arc::clone(&database) as _, Kind::Database(database))
+    }
+
+    fn of(place: &Path, storage: Arc<dyn Storage>, kind: Kind) -> Self {
+        Self { journal: Journal::new(Arc::clone(&storage)), storage, place: place.to_owned(), kind }
     }
 
     /// Whether it is a copy: writes to it are lost.
     pub(crate) fn is_copy(&self) -> bool {
-        self.copy.is_some()
+        match &self.kind {
+            Kind::Folder { copy, .. } => copy.is_some(),
+            Kind::Database(_) => false,
+        }
     }
 
-    /// The folder of the store, also of a copy.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// Whether boards on other machines may work on it.
+    pub(crate) fn is_database(&self) -> bool {
+        match &self.kind {
+            Kind::Folder { .. } => false,
+            Kind::Database(_) => true,
+        }
+    }
+
+    /// The folder of the store, also of a copy; of a database its URL, without a password.
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Why no other process can use the store until this one has ended, if it is so.
+    pub(crate) fn why_not_shared(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Folder { shared, .. } => shared.why_not_shared(),
+            Kind::Database(_) => None,
+        }
+    }
+
+    /// The boards that work on the store, and those that are gone and have left runs.
+    pub(crate) async fn boards(&self) -> Result<Vec<BoardEntry>, Failure> {
+        self.journal.boards().await.map_err(Failure::of)
     }
 
     /// The board of another process that works on a run, if one does.
     pub(crate) async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, Failure> {
         if self.is_copy() {
-            let folder = shown_path(&self.folder);
+            let folder = shown_path(&self.place);
             let text =
                 format!("the store {folder} can only be read here, so it is not known which process works on its runs");
             return Err(Failure::new(Exit::Denied, text));
@@ -137,23 +184,29 @@ impl Store {
 
     /// The conversations in the store.
     pub(crate) fn conversations(&self) -> ConversationsHandle {
-        ConversationsHandle::in_store(Arc::clone(&self.shared) as _, StateRules::default())
+        ConversationsHandle::in_store(Arc::clone(&self.storage), StateRules::default())
     }
 
     /// The storage, for a board.
-    pub(crate) fn shared(&self) -> Arc<SharedStore> {
-        Arc::clone(&self.shared)
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.storage)
     }
 
     /// Closes the store. On success, everything that was written to it is on the disk; an error means that it may not be.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
-        self.shared.close().await.map_err(Failure::of)
+        match &self.kind {
+            Kind::Folder { shared, .. } => shared.close().await.map_err(Failure::of),
+            Kind::Database(database) => {
+                database.close().await;
+                Ok(())
+            }
+        }
     }
 
     /// As [`Store::close`] at the end of a run, whose result is printed whatever becomes of the store.
     pub(crate) async fn close_or_note(&self) {
-        if let Err(error) = self.shared.close().await {
-            note(&error.to_string());
+        if let Err(failure) = self.close().await {
+            note(failure.text());
         }
     }
 

@@ -18,6 +18,7 @@ use callboard_confine::{CoreDumps, apart, start};
 
 use crate::page::brief;
 use crate::scratch;
+use crate::stores::{VARIABLE, has_variable_a_password};
 
 /// The most that a program may print on standard output, in bytes.
 const MAX_OUTPUT: usize = 8 << 20;
@@ -49,6 +50,9 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
     process.env("CALLBOARD_TURN", turn.id().number.to_string());
     process.env("CALLBOARD_ATTEMPT", turn.attempt().to_string());
     process.env("CALLBOARD_STATE", state.path());
+    if has_variable_a_password() {
+        process.env_remove(VARIABLE);
+    }
     match turn.node() {
         Some(node) => process.env("CALLBOARD_NODE", node),
         None => process.env_remove("CALLBOARD_NODE"),

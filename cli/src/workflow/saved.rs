@@ -75,7 +75,7 @@ fn line(name: &str, versions: &[u32]) -> Option<String> {
 
 /// A board for the store, which works on no run.
 async fn board(store: &Store) -> Result<Callboard, Failure> {
-    let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).start().await;
+    let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).start().await;
     board.map_err(Failure::of)
 }
 

@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
         // Other unfinished runs of the store have agents that this process may not have.
         let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         if let Some((_, store)) = &kept {
-            builder = builder.storage(store.shared());
+            builder = builder.storage(store.storage());
         }
         if execution.watch {
             process_log::show();

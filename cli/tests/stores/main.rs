@@ -4,12 +4,15 @@
 
 #[path = "../../../tests/campaigns/mod.rs"]
 mod campaigns;
+mod database;
 mod disks;
 mod facts;
 mod fork;
 #[cfg(target_os = "linux")]
 mod holders;
 mod inspect;
+#[path = "../../../crates/callboard-postgres/tests/support/mod.rs"]
+mod postgres;
 mod project;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,15 +1,16 @@
 //! Where the database is, and how it is used.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Clock;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use crate::password_file;
-use crate::tls::Security;
+use crate::tls::{Security, Tls};
 use crate::{ConnectError, url};
 
 /// Where the database is and how it is used; `Debug` shows no password.
@@ -70,6 +71,60 @@ impl PostgresConfig {
         }
         name.clone_into(&mut self.schema);
         Ok(self)
+    }
+
+    /// A URL of the same database, for people and for command lines: without a password, and without parameters that name no place.
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        let ports = self.server.get_ports();
+        let port = |index: usize| ports.get(index).or(ports.first()).map(|port| format!(":{port}"));
+        let mut parameters = Vec::new();
+        let mut hosts = Vec::new();
+        for (index, host) in self.server.get_hosts().iter().enumerate() {
+            match host {
+                Host::Tcp(name) => hosts.push(format!("{name}{}", port(index).unwrap_or_default())),
+                Host::Unix(path) => parameters.push(("host", path.display().to_string())),
+            }
+        }
+        if hosts.is_empty() {
+            parameters.extend(ports.first().map(|port| ("port", port.to_string())));
+        }
+        match &self.security {
+            Security::Plain if !hosts.is_empty() => parameters.push(("sslmode", "disable".to_owned())),
+            Security::Verified { roots: Some(roots) } => parameters.push(("sslrootcert", roots.display().to_string())),
+            Security::Plain | Security::Verified { roots: None } => {}
+        }
+        if self.server.get_target_session_attrs() == TargetSessionAttrs::ReadWrite {
+            parameters.push(("target_session_attrs", "read-write".to_owned()));
+        }
+        let parameters: Vec<String> =
+            parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let query = if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) };
+        let [user, database] = [self.user(), self.database()].map(encoded);
+        format!("postgres://{user}@{}/{database}{query}", hosts.join(","))
+    }
+
+    /// Whether the URL has a password in it.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.server.get_password().is_some()
+    }
+
+    /// By which paths a program of this user would reach the database: the file of passwords, and the folders of Unix sockets. Of a folder
+    /// in which anybody may create files, such as `/tmp`, only the socket.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let ports = self.server.get_ports();
+        let socket = |(index, host): (usize, &Host)| match host {
+            Host::Unix(folder) if is_open_to_all(folder) => {
+                let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+                Some(folder.join(format!(".s.PGSQL.{port}")))
+            }
+            Host::Unix(folder) => Some(folder.clone()),
+            Host::Tcp(_) => None,
+        };
+        let sockets = self.server.get_hosts().iter().enumerate().filter_map(socket);
+        self.password_file.iter().cloned().chain(sockets).collect()
     }
 
     /// Sets how long a call waits for a connection that broke before it fails with `Unavailable`; 10 s by default.
@@ -137,24 +192,40 @@ impl PostgresConfig {
         sql.replace("callboard.", &format!("\"{}\".", self.schema))
     }
 
+    /// What a line of the file of passwords has to fit: the first host.
+    fn of_password(&self) -> [String; 4] {
+        let host = match self.server.get_hosts().first() {
+            Some(Host::Tcp(name)) => name.clone(),
+            Some(Host::Unix(_)) | None => "localhost".to_owned(),
+        };
+        let port = self.server.get_ports().first().copied().unwrap_or(5432);
+        [host, port.to_string(), self.database().to_owned(), self.user().to_owned()]
+    }
+
     /// The settings for a connection, with the password.
     pub(crate) fn with_password(&self) -> Result<tokio_postgres::Config, ConnectError> {
         let mut server = self.server.clone();
         if let (None, Some(path)) = (server.get_password(), &self.password_file)
-            && let Some(password) = password_file::read(path, self)?
+            && let Some(password) = password_file::read(path, self.of_password())?
         {
             server.password(password);
         }
         Ok(server)
     }
 
-    /// The path of the root certificates, if they are not the system's.
-    pub(crate) fn root_certificates(&self) -> Option<&Path> {
-        match &self.security {
-            Security::Plain => None,
-            Security::Verified { roots } => roots.as_deref(),
-        }
+    pub(crate) fn tls(&self) -> Result<Tls, ConnectError> {
+        Tls::new(&self.security, &self.address())
     }
+}
+
+fn is_open_to_all(folder: &Path) -> bool {
+    folder.metadata().is_ok_and(|found| found.mode() & 0o002 != 0)
+}
+
+/// A text as a part of a URL; slashes stay readable.
+fn encoded(text: &str) -> String {
+    let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+    encoded.replace('+', "%20").replace("%2F", "/")
 }
 
 impl fmt::Debug for PostgresConfig {
@@ -167,5 +238,50 @@ impl fmt::Debug for PostgresConfig {
             .field("security", &self.security)
             .field("patience", &self.patience)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> PostgresConfig {
+        PostgresConfig::from_url(url).unwrap()
+    }
+
+    #[test]
+    fn a_shown_url_leads_to_the_same_database_and_has_no_password() {
+        for (url, shown) in [
+            ("postgres://u:c4n4ry@db.example.com/x", "postgres://u@db.example.com/x"),
+            ("postgres://u@a:1,b:2/x?password=c4n4ry&options=c4n4ry", "postgres://u@a:1,b:2/x"),
+            ("postgres://u:c4n4ry@[::1]:1/a%20b?sslmode=disable", "postgres://u@[::1]:1/a%20b?sslmode=disable"),
+            ("postgres://u@/x?host=/run/pg%20sql&port=7", "postgres://u@/x?host=/run/pg%20sql&port=7"),
+            (
+                "postgres://u@a,b/x?target_session_attrs=read-write&sslrootcert=/r.pem",
+                "postgres://u@a,b/x?sslrootcert=/r.pem&target_session_attrs=read-write",
+            ),
+        ] {
+            let read = config(url);
+            assert_eq!(read.shown_url(), shown);
+            let again = config(shown);
+            assert_eq!(
+                (again.address(), again.user(), again.database()),
+                (read.address(), read.user(), read.database())
+            );
+            assert_eq!(again.security, read.security);
+            assert_eq!(read.has_password(), url.contains("c4n4ry"));
+            assert!(!again.has_password());
+        }
+    }
+
+    #[test]
+    fn the_paths_to_the_database_are_its_passwords_and_its_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let at =
+            |folder: &Path| config(&format!("postgres://u@/x?host={}&port=7&passfile=/p", folder.display())).paths();
+        assert_eq!(at(folder.path()), [Path::new("/p"), folder.path()]);
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(at(folder.path()), [Path::new("/p"), &folder.path().join(".s.PGSQL.7")]);
+        assert_eq!(config("postgres://u@db/x?passfile=/p").paths(), [Path::new("/p")]);
     }
 }

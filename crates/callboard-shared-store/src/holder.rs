@@ -1,25 +1,18 @@
 //! The process that has the store open: its calls, and those that it makes for other processes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Clock;
-use callboard::storage::{
-    Append, Fence, Key, NewSession, SessionId, SessionInfo, Sled, Storage as _, StorageError, StorageFuture,
-};
+use callboard::storage::{Append, NewSession, SessionId, SessionInfo, Sled, Storage as _, StorageError, StorageFuture};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::request::{Answer, Claim, Done, Earlier, Request};
+use crate::request::{Answer, Done, Request};
 use crate::session_files::{NotedSession, NotedState, SessionFiles};
-
-/// How long after the store was opened the claims of processes that live are awaited: boards renew theirs every 20 s.
-const RENEWED_WITHIN: Duration = Duration::from_secs(60);
-/// When to ask again for a claim that a process holds which has not renewed it since the store was opened.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The open store.
 pub(crate) struct Holder {
@@ -27,8 +20,6 @@ pub(crate) struct Holder {
     clock: Arc<dyn Clock>,
     /// When the store was opened, by the monotonic clock.
     opened_at: Duration,
-    /// The claims of this and other processes since then, in force or expired.
-    claimed: Mutex<HashMap<Key, Fence>>,
     session_files: SessionFiles,
     /// Held while a session is resumed or ended, so that none is resumed that was ended meanwhile.
     resuming: Mutex<()>,
@@ -41,49 +32,7 @@ impl Holder {
         let (opened_at, session_files) = (clock.now().monotonic, SessionFiles::new(&folder));
         // Opening the store has forgotten all sessions; those of processes that live are resumed.
         session_files.forget_all_if_gone();
-        Self { sled, clock, opened_at, claimed: Mutex::default(), session_files, resuming: Mutex::default() }
-    }
-
-    /// Claims a stream. Of the earlier owner it counts whether its process lives: a claim ends with the process that made it, and
-    /// outlasts the process that had the store open.
-    pub(crate) fn claim(self: &Arc<Self>, claim: Claim) -> StorageFuture<Fence> {
-        let Claim { stream, owner, ttl_secs, earlier } = claim;
-        let now = self.clock.now();
-        let is_known = self.claimed.lock().contains_key(&stream);
-        // Opening the store has voided the claims, and their owners are about to claim again.
-        let is_renewed_soon = now.monotonic - self.opened_at < RENEWED_WITHIN;
-        let is_gone = earlier == Earlier::Gone {};
-        if let Earlier::Lives { owner } = earlier
-            && !is_known
-            && is_renewed_soon
-        {
-            let held = StorageError::Held { stream, owner, until: now.wall + ASK_AGAIN };
-            return std::future::ready(Err(held)).boxed();
-        }
-        let (holder, first) = (Arc::clone(self), self.sled.claim(&stream, &owner, ttl_secs));
-        async move {
-            let mut claimed = first.await;
-            if let (Err(StorageError::Held { .. }), true) = (&claimed, is_gone) {
-                let fence = holder.claimed.lock().remove(&stream);
-                if let Some(fence) = fence {
-                    // Its process has ended. Refused if another claim was faster.
-                    let _ = holder.sled.release(&stream, fence).await;
-                    claimed = holder.sled.claim(&stream, &owner, ttl_secs).await;
-                }
-            }
-            let fence = claimed?;
-            holder.claimed.lock().insert(stream, fence);
-            Ok(fence)
-        }
-        .boxed()
-    }
-
-    pub(crate) fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let mut claimed = self.claimed.lock();
-        if claimed.get(stream) == Some(&fence) {
-            claimed.remove(stream);
-        }
-        self.sled.release(stream, fence)
+        Self { sled, clock, opened_at, session_files, resuming: Mutex::default() }
     }
 
     /// The sessions that this store knows, and those that were begun before it was opened: of processes that live and have not resumed
@@ -189,11 +138,6 @@ impl Holder {
                 let read = sled.scan(&prefix, after.as_ref(), limit);
                 read.map(|read| read.map(|entries| Answer::Entries { entries })).boxed()
             }
-            Request::Claim { claim } => {
-                self.claim(claim).map(|fence| fence.map(|Fence(number)| Answer::Number { number })).boxed()
-            }
-            Request::Renew { stream, fence, ttl_secs } => done(sled.renew(&stream, fence, ttl_secs)),
-            Request::Release { stream, fence } => done(self.release(&stream, fence)),
             Request::BeginSession { new } => {
                 let begun = Arc::clone(self).begin_session(new);
                 begun.map(|begun| begun.map(|SessionId(number)| Answer::Number { number })).boxed()

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use callboard::env::{Clock, Env};
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Change, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
-    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
+    Append, Change, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 use futures::future::ready;
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, stream};
@@ -21,9 +21,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::asking::{Call, Job};
 use crate::holder::Holder;
-use crate::locks::ClaimLocks;
 use crate::opening::{self, AT_START, Opened};
-use crate::request::{Answer, Claim, Earlier, Request};
+use crate::request::{Answer, Request};
 use crate::session_files::SessionFiles;
 use crate::thread;
 
@@ -36,7 +35,6 @@ const QUEUE: usize = 16_384;
 /// Unix socket. When it ends, or is killed, one of the others opens the files, and the rest connect to that one. Calls that were not
 /// answered by then are made again. What had been acknowledged is there.
 ///
-/// - A claim ends with the process that made it, or with its time. It outlasts the process that had the files open.
 /// - The lease of a session ends with the process that has begun it, or with its time. A session outlasts the process that had the files
 ///   open, with a lease that begins anew; one that was ended stays so. When no process that has begun one is left, all are forgotten.
 /// - Writes from other processes are [`Durability::Sync`], whatever they ask for: their acknowledgement is not to be lost with
@@ -85,7 +83,6 @@ pub(crate) struct Core {
     pub(crate) mode: RwLock<Mode>,
     pub(crate) jobs: mpsc::UnboundedSender<Job>,
     permits: Arc<Semaphore>,
-    claims: ClaimLocks,
     sessions: OwnSessions,
     watches: AtomicU64,
 }
@@ -115,7 +112,7 @@ impl SharedStore {
         Self::open_with_clock(folder, Env::system().clock())
     }
 
-    /// As [`SharedStore::open`], with entries and claims that expire by `clock` while the files are open here.
+    /// As [`SharedStore::open`], with entries that expire by `clock` while the files are open here.
     ///
     /// # Errors
     /// As [`SharedStore::open`].
@@ -149,7 +146,6 @@ impl SharedStore {
             mode: RwLock::new(mode),
             jobs,
             permits: Arc::new(Semaphore::new(QUEUE)),
-            claims: ClaimLocks::new(folder),
             sessions: OwnSessions { files: SessionFiles::new(folder), begun: Mutex::default() },
             watches: AtomicU64::new(0),
         });
@@ -397,51 +393,6 @@ impl Storage for SharedStore {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         self.core.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        let earlier = match self.core.claims.lock(stream, owner) {
-            Ok(earlier) => earlier,
-            Err(error) => {
-                let detail = format!("a claim cannot be noted in {}: {error}", self.core.folder.display());
-                return ready(Err(StorageError::Unavailable { detail })).boxed();
-            }
-        };
-        let is_new = earlier == Earlier::Gone {};
-        let claim = Claim { stream: stream.clone(), owner: owner.to_owned(), ttl_secs, earlier };
-        let there = claim.clone();
-        let claimed = self.core.call(
-            |holder| holder.claim(claim),
-            || Request::Claim { claim: there },
-            |answer| answer.number().map(Fence),
-        );
-        let (core, stream) = (Arc::downgrade(&self.core), stream.clone());
-        claimed
-            .inspect(move |claimed| {
-                if let (Err(_), true, Some(core)) = (claimed, is_new, core.upgrade()) {
-                    core.claims.unlock(&stream);
-                }
-            })
-            .boxed()
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        let request = || Request::Renew { stream: stream.clone(), fence, ttl_secs };
-        self.core.call(|holder| holder.sled.renew(stream, fence, ttl_secs), request, Answer::done)
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let request = || Request::Release { stream: stream.clone(), fence };
-        let released = self.core.call(|holder| holder.release(stream, fence), request, Answer::done);
-        let (core, stream) = (Arc::downgrade(&self.core), stream.clone());
-        released
-            .inspect(move |released| {
-                // `Fenced`: another process has the stream.
-                if let (Ok(()) | Err(StorageError::Fenced { .. }), Some(core)) = (released, core.upgrade()) {
-                    core.claims.unlock(&stream);
-                }
-            })
-            .boxed()
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

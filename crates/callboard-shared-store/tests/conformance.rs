@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use callboard::storage::{
-    Append, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
+    Append, Entry, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
 };
 use callboard::testing::conformance::Subject;
 use callboard_shared_store::SharedStore;
@@ -37,7 +37,7 @@ callboard::storage_conformance! {
     }
 }
 
-// Claims and sessions end with the process that made them, so this is no store of the form `shared`.
+// Sessions end with the process that made them, so this is no store of the form `shared`.
 callboard::storage_conformance! {
     handles side_by_side: {
         let folder = tempfile::tempdir().unwrap();
@@ -61,6 +61,6 @@ struct Elsewhere {
 
 impl Storage for Elsewhere {
     pass_on!(
-        client: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, claims, sessions
+        client: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, sessions
     );
 }

@@ -65,21 +65,6 @@ pub(super) async fn of_appends_of_two_handles_exactly_one_wins(subject: Subject)
     assert_eq!(subject.records(&stream()).await.len(), 5);
 }
 
-/// Its owner is refused from then on.
-pub(super) async fn a_stream_is_claimed_from_another_handle_when_its_claim_is_over(subject: Subject) {
-    let other = subject.another().await;
-    let first = expect(subject.store().claim(&stream(), "a", 10).await);
-    assert_eq!(subject.append_as(&stream(), first, 0, "x").await, Ok(1));
-    let refused = other.claim(&stream(), "b", 10).await;
-    assert!(matches!(refused, Err(StorageError::Held { .. })), "{refused:?}");
-    subject.advance_secs(10);
-    let second = expect(other.claim(&stream(), "b", 10).await);
-    assert!(second > first);
-    let late = subject.append_as(&stream(), first, 1, "late").await;
-    assert!(matches!(late, Err(StorageError::Fenced { .. })), "{late:?}");
-    assert_eq!(other.append(Append { fence: second, ..append(1) }).await, Ok(2));
-}
-
 /// Not before its lease has run out; its handle is refused then.
 pub(super) async fn a_session_is_seen_and_ended_from_another_handle(subject: Subject) {
     let other = subject.another().await;
@@ -101,21 +86,17 @@ pub(super) async fn a_session_is_seen_and_ended_from_another_handle(subject: Sub
     assert_eq!(expect(subject.store().sessions().await), []);
 }
 
-/// Revisions, fences and ids of sessions, in turn.
+/// Revisions and ids of sessions, in turn.
 pub(super) async fn no_number_is_given_out_twice_over_two_handles(subject: Subject) {
     let other = subject.another().await;
-    let (mut revisions, mut fences, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut revisions, mut ids) = (Vec::new(), Vec::new());
     for round in 0..5 {
         for (number, handle) in [subject.store(), &*other].into_iter().enumerate() {
             revisions.push(expect(handle.put_if_revision(put("a", Expected::Any)).await));
-            let fence = expect(handle.claim(&stream(), "owner", 60).await);
-            fences.push(fence);
-            expect(handle.release(&stream(), fence).await);
             ids.push(expect(handle.begin_session(new_session(&format!("{number} {round}"))).await));
         }
     }
     assert!(revisions.is_sorted_by(|before, after| before < after), "{revisions:?}");
-    assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
     assert!(ids.is_sorted_by(|before, after| before < after), "{ids:?}");
 }
 
@@ -123,7 +104,7 @@ pub(super) async fn no_number_is_given_out_twice_over_two_handles(subject: Subje
 pub(super) async fn a_watch_reports_what_another_handle_writes(subject: Subject) {
     let other = subject.another().await;
     for (watches, writes) in [(subject.store(), &*other), (&*other, subject.store())] {
-        let mut watch = watches.watch(&Key::new(["note"]).children());
+        let mut watch = watches.watch(&Key::new(["context"]).children());
         let mut written = Vec::new();
         let first = loop {
             written.push(expect(writes.put_if_revision(put("a", Expected::Any)).await));
@@ -148,17 +129,13 @@ pub(super) async fn a_watch_reports_what_another_handle_writes(subject: Subject)
     }
 }
 
-/// Claims, sessions and what expires are the store's, and not those of the handle through which they were made.
-pub(super) async fn claims_sessions_and_expiry_outlast_the_handle(mut subject: Subject) {
-    let fence = expect(subject.store().claim(&stream(), "a", 60).await);
+/// Sessions and what expires are the store's, and not those of the handle through which they were made.
+pub(super) async fn sessions_and_expiry_outlast_the_handle(mut subject: Subject) {
     let session = subject.begin("a").await;
     subject.put_for(&key("a"), "x", 20).await;
     subject.advance_secs(1);
     subject.reopen().await;
-    let held = subject.store().claim(&stream(), "b", 60).await;
-    assert!(matches!(held, Err(StorageError::Held { .. })), "{held:?}");
-    expect(subject.store().renew(&stream(), fence, 60).await);
-    assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
+    assert_eq!(subject.append_in(session, 0).await, Ok(1));
     let left: Vec<_> = expect(subject.store().sessions().await).iter().map(|info| (info.id, info.left)).collect();
     assert_eq!(left, [(session, std::time::Duration::from_secs(LEASE_SECS - 1))]);
     let put = Put { session: Some(session), ..put("b", Expected::Any) };

@@ -49,7 +49,6 @@
 //! A store that can be crashed without its process (on a simulated disk, or in a process that the test starts itself) takes
 //! `crashed`: see [`Mortal::in_process`].
 
-mod claims;
 mod crashes;
 mod handles;
 mod reopening;
@@ -123,7 +122,7 @@ impl Mortal {
 ///
 /// - `in_memory name: subject` and `on_disk name: subject` take a [`Subject`](crate::testing::conformance::Subject); `on_disk` also
 ///   tests what is there after the store is opened again.
-/// - `shared name: subject` is for stores that several processes have open: their claims and sessions outlast a process. `handles name:
+/// - `shared name: subject` is for stores that several processes have open: their sessions outlast a process. `handles name:
 ///   subject` is that part of it in which two handles are open at the same time.
 /// - `killed name: open` tests the rules of stores that crash, six times on one store: it kills processes that write.
 /// - `crashed name: mortal` tests these rules with a
@@ -174,7 +173,7 @@ macro_rules! storage_conformance {
                 a_stream_does_not_show_records_of_streams_with_similar_names
                 payloads_return_byte_for_byte
                 purged_records_are_gone_and_sequences_continue
-                a_stream_without_records_or_claim_is_forgotten
+                a_stream_without_records_is_forgotten
                 what_is_too_large_is_refused
             }
             values {
@@ -188,18 +187,6 @@ macro_rules! storage_conformance {
                 scans_page_through_a_prefix_in_order
                 watches_report_changes_under_their_prefix
                 a_slow_watch_learns_how_much_it_missed
-            }
-            claims {
-                a_claim_shuts_out_older_fences
-                a_live_claim_is_held
-                the_holder_may_claim_again
-                a_claim_that_ran_out_can_be_taken
-                a_renewed_claim_lasts_longer
-                a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it
-                a_released_stream_is_free_and_keeps_its_fence
-                a_claim_keeps_an_emptied_stream
-                a_claim_that_ran_out_keeps_an_emptied_stream
-                fences_never_come_twice
             }
             riders {
                 a_rider_is_written_with_its_append
@@ -241,7 +228,6 @@ macro_rules! storage_conformance {
     (@owned ($($use:tt)*)) => {
         $crate::storage_conformance! { $($use)*;
             reopening {
-                claims_of_the_process_before_are_void_and_fences_still_grow
                 sessions_of_the_process_before_are_forgotten_and_ids_still_grow
             }
         }
@@ -252,7 +238,6 @@ macro_rules! storage_conformance {
                 what_one_handle_writes_the_other_reads
                 of_puts_of_two_handles_exactly_one_wins
                 of_appends_of_two_handles_exactly_one_wins
-                a_stream_is_claimed_from_another_handle_when_its_claim_is_over
                 a_session_is_seen_and_ended_from_another_handle
                 no_number_is_given_out_twice_over_two_handles
                 a_watch_reports_what_another_handle_writes
@@ -262,7 +247,7 @@ macro_rules! storage_conformance {
     (@lasting ($($use:tt)*)) => {
         $crate::storage_conformance! { $($use)*;
             handles {
-                claims_sessions_and_expiry_outlast_the_handle
+                sessions_and_expiry_outlast_the_handle
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use super::riders;
 use super::subject::{Subject, expect, text};
-use crate::storage::{Append, Delete, Durability, Expected, Fence, Key, Put, Rider, StorageError};
+use crate::storage::{Append, Delete, Durability, Expected, Key, Put, Rider, StorageError};
 
 fn stream() -> Key {
     Key::new(["run", "1"])
@@ -37,8 +37,8 @@ pub(super) async fn synced_values_are_there_after_reopening(mut subject: Subject
 /// Closing is not a crash: whatever was acknowledged is written first.
 pub(super) async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject: Subject) {
     for (expected, durability) in (0..).zip([Durability::Memory, Durability::Buffered, Durability::Memory]) {
-        let (payload, fence) = (b"x".as_slice().into(), Fence::FIRST);
-        expect(subject.store().append(Append { fence, durability, ..Append::new(stream(), expected, payload) }).await);
+        let append = Append::new(stream(), expected, b"x".as_slice().into());
+        expect(subject.store().append(Append { durability, ..append }).await);
         let (value, expected) = (b"x".as_slice().into(), Expected::Any);
         let put = Put { expected, durability, ..Put::new(key("a"), value) };
         expect(subject.store().put_if_revision(put).await);
@@ -82,19 +82,6 @@ pub(super) async fn expiry_holds_after_reopening(mut subject: Subject) {
     subject.reopen().await;
     assert_eq!(subject.value(&key("a")).await, None);
     assert_eq!(subject.value(&key("b")).await.as_deref(), Some("y"));
-}
-
-/// The process that held them is gone, and its fences stay old.
-pub(super) async fn claims_of_the_process_before_are_void_and_fences_still_grow(mut subject: Subject) {
-    let first = expect(subject.store().claim(&stream(), "a", 3600).await);
-    expect(subject.append_as(&stream(), first, 0, "x").await);
-    subject.reopen().await;
-    assert!(matches!(subject.append(&stream(), 1, "unclaimed").await, Err(StorageError::Fenced { .. })));
-    assert!(matches!(subject.store().renew(&stream(), first, 10).await, Err(StorageError::Fenced { .. })));
-    let second = expect(subject.store().claim(&stream(), "b", 3600).await);
-    assert!(second > first);
-    assert!(matches!(subject.append_as(&stream(), first, 1, "late").await, Err(StorageError::Fenced { .. })));
-    assert_eq!(subject.append_as(&stream(), second, 1, "y").await, Ok(2));
 }
 
 /// With the records that they came with.

@@ -3,14 +3,14 @@
 use futures::{FutureExt, StreamExt};
 
 use super::subject::{Subject, expect, text};
-use crate::storage::{Append, Change, Expected, Fence, Key, Record, Rider, Sequence, StorageError};
+use crate::storage::{Append, Change, Expected, Key, Record, Rider, Sequence, SessionId, StorageError};
 
 pub(super) fn stream() -> Key {
     Key::new(["run", "1"])
 }
 
 pub(super) fn key(name: &str) -> Key {
-    Key::new(["note", name])
+    Key::new(["context", name])
 }
 
 pub(super) fn put(name: &str, value: &str) -> Rider {
@@ -49,16 +49,16 @@ pub(super) async fn a_rider_is_written_with_its_append(subject: Subject) {
     assert_eq!(subject.records(&stream()).await.len(), 1);
 }
 
-/// By its sequence or its fence.
+/// By its sequence or its session.
 pub(super) async fn a_refused_append_writes_no_rider(subject: Subject) {
     let kept = expect(subject.put(&key("kept"), "1", Expected::Any).await);
     let riders = || vec![put("new", "1"), delete("kept")];
     let refused = subject.append_with(1, riders()).await;
     assert!(matches!(refused, Err(StorageError::WrongSequence { .. })), "{refused:?}");
-    expect(subject.store().claim(&stream(), "owner", 60).await);
-    let append = Append { fence: Fence::FIRST, riders: riders(), ..Append::new(stream(), 0, b"x".as_slice().into()) };
+    let session = Some(SessionId(7_000));
+    let append = Append { session, riders: riders(), ..Append::new(stream(), 0, b"x".as_slice().into()) };
     let refused = subject.store().append(append).await;
-    assert!(matches!(refused, Err(StorageError::Fenced { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StorageError::Stopped { .. })), "{refused:?}");
     assert_eq!(subject.values().await, [(key("kept"), "1".to_owned())]);
     expect(subject.put(&key("kept"), "2", Expected::Revision(kept)).await);
 }
@@ -67,7 +67,7 @@ pub(super) async fn a_refused_append_writes_no_rider(subject: Subject) {
 pub(super) async fn riders_are_watched(subject: Subject) {
     subject.put_for(&key("expired"), "0", 1).await;
     subject.advance_secs(1);
-    let mut watch = subject.store().watch(&Key::new(["note"]).children());
+    let mut watch = subject.store().watch(&Key::new(["context"]).children());
     expect(subject.append_with(0, vec![put("a", "1"), delete("absent"), delete("expired")]).await);
     expect(subject.append_with(1, vec![delete("a"), put("b", "2")]).await);
     let refused = subject.append_with(0, vec![put("c", "3")]).await;

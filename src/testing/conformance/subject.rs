@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::env::{Clock, Now};
 use crate::messages::Timestamp;
-use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
+use crate::storage::{Append, Durability, Expected, Key, Put, Sequence, Storage, StorageError};
 
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
@@ -145,18 +145,7 @@ impl Subject {
         expected: Sequence,
         payload: &str,
     ) -> Result<Sequence, StorageError> {
-        self.append_as(stream, Fence::FIRST, expected, payload).await
-    }
-
-    pub(super) async fn append_as(
-        &self,
-        stream: &Key,
-        fence: Fence,
-        expected: Sequence,
-        payload: &str,
-    ) -> Result<Sequence, StorageError> {
-        let (stream, payload, durability) = (stream.clone(), payload.as_bytes().into(), Durability::Sync);
-        self.store().append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await
+        self.store().append(Append::new(stream.clone(), expected, payload.as_bytes().into())).await
     }
 
     /// The records of a stream as (sequence, text).

@@ -43,13 +43,14 @@ pub(super) enum File {
 }
 
 /// Blocks that do not run (`not-run` on the fence): the page, the beginning of the block, and why.
-pub(super) const NOT_RUN: [(&str, &str, &str); 8] = [
+pub(super) const NOT_RUN: [(&str, &str, &str); 9] = [
     ("README.md", "cargo xtask test", "it runs all tests, and this one among them"),
     ("cli/README.md", "cargo install callboard-cli", "it needs the network"),
     ("docs/models.md", "export ANTHROPIC_API_KEY=…", "it shows where a key is set, and has none"),
     ("docs/performance.md", "cargo bench --bench compare", "benchmarks take minutes"),
     ("docs/performance.md", "cargo bench -p callboard-knowledge --bench quality", "benchmarks take minutes"),
     ("docs/performance.md", "cargo bench -p callboard-server --bench pages", "benchmarks take minutes"),
+    ("docs/postgres.md", "callboard store migrate", "it needs a database on another machine"),
     (
         "docs/releasing.md",
         "cargo xtask release-packages",
