@@ -411,6 +411,10 @@ impl Storage for Postgres {
             })
         })
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 fn only(rows: &[Row]) -> Result<&Row, StorageError> {
