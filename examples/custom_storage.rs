@@ -11,7 +11,7 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    Append, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
     StorageFuture, Watch,
 };
 use parking_lot::Mutex;
@@ -88,18 +88,6 @@ impl<S: Storage> Storage for Counting<S> {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         self.inside.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        self.count("claim", self.inside.claim(stream, owner, ttl_secs))
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        self.count("renew", self.inside.renew(stream, fence, ttl_secs))
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        self.count("release", self.inside.release(stream, fence))
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

@@ -113,8 +113,6 @@ impl From<&StorageError> for Exit {
             // Another writer was first, or has the store.
             StorageError::WrongSequence { .. }
             | StorageError::WrongRevision { .. }
-            | StorageError::Fenced { .. }
-            | StorageError::Held { .. }
             | StorageError::InUse { .. }
             | StorageError::NameTaken { .. }
             | StorageError::SessionLives { .. }

@@ -29,8 +29,8 @@ pub(crate) enum Mutant {
     BreakerNeverOpens,
     /// Waits that close a cycle are admitted.
     WaitInCircles,
-    /// Writes of a board that has lost its claim are accepted.
-    IgnoreFences,
+    /// Writes of a board whose session has ended are accepted.
+    IgnoreEndedSessions,
     /// A restart is not counted.
     RestartUncounted,
     /// An effect that must not be repeated is begun again although its intent is in the journal.
@@ -51,7 +51,7 @@ impl Mutant {
         Self::ReserveNothing,
         Self::BreakerNeverOpens,
         Self::WaitInCircles,
-        Self::IgnoreFences,
+        Self::IgnoreEndedSessions,
         Self::RestartUncounted,
         Self::ForgetIntent,
     ];
@@ -96,7 +96,7 @@ impl fmt::Display for Mutant {
             Self::ReserveNothing => "budget.reserve_nothing",
             Self::BreakerNeverOpens => "breaker.never_opens",
             Self::WaitInCircles => "guard.wait_in_circles",
-            Self::IgnoreFences => "claim.ignore_fences",
+            Self::IgnoreEndedSessions => "session.ignore_end",
             Self::RestartUncounted => "tree.restart_uncounted",
             Self::ForgetIntent => "effect.forget_intent",
         })

@@ -7,7 +7,7 @@ use futures::stream::StreamExt as _;
 use parking_lot::RwLock;
 
 use super::{
-    Append, Delete, Durability, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
+    Append, Delete, Durability, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
     SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 
@@ -148,18 +148,6 @@ impl Storage for BoardStore {
             Held::Shared(reopen) => reopen().map_or_else(nothing, |store| store.watch(prefix)),
             Held::Closed => nothing(),
         }
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        self.call(|store| store.claim(stream, owner, ttl_secs))
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        self.call(|store| store.renew(stream, fence, ttl_secs))
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        self.call(|store| store.release(stream, fence))
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

@@ -19,7 +19,7 @@ pub type Sequence = u64;
 /// Revision of a value; grows with every write anywhere in the store, so it also orders writes.
 pub type Revision = u64;
 
-/// Streams of records, keys with revisions, claims and sessions, with a durability on every write.
+/// Streams of records, keys with revisions, and sessions, with a durability on every write.
 ///
 /// The rules of every implementation follow. Unless a rule says otherwise, the suites in
 /// `testing::conformance` check it.
@@ -35,18 +35,13 @@ pub type Revision = u64;
 ///   before it was issued is never made. (Not checked.)
 /// - The riders of an append are written with it, or not at all: no reader and no crash finds one without the other.
 /// - A write that names a session which has ended, or that the store does not know, is refused with [`StorageError::Stopped`].
-/// - An append with a fence that is not the stream's is refused with [`StorageError::Fenced`], one whose `expected` is not
-///   the stream's last sequence with [`StorageError::WrongSequence`]; neither writes anything.
-/// - Revisions, fences and ids of sessions are never given out twice, also not after a crash.
-/// - Claims and purges are at least [`Durability::Buffered`]. A crash may lose the last of them: a purge is to be repeated; a fence
-///   is never lost together with a record that it let in. (The suites crash stores that append, put and claim, not those that
-///   purge.)
+/// - An append whose `expected` is not the stream's last sequence is refused with [`StorageError::WrongSequence`], and writes nothing.
+/// - Revisions and ids of sessions are never given out twice, also not after a crash.
+/// - Purges are at least [`Durability::Buffered`]. A crash may lose the last of them: a purge is to be repeated. (The suites crash
+///   stores that append and put, not those that purge.)
 ///
-/// Streams and claims:
-/// - The purge or release that leaves a stream with neither a record nor a claim in force makes the store forget it, fence
-///   included: the next append expects 0 under [`Fence::FIRST`]. Nothing else does: a claim that ends later leaves an emptied
-///   stream with its sequence and its fence.
-/// - Where one process owns the whole store, reopening it voids the claims and leases of the process before.
+/// Streams:
+/// - The purge that leaves a stream without records makes the store forget it: the next append expects 0. Nothing else does.
 ///
 /// Sessions:
 /// - Each board works in a session, and its writes name it. When [`Storage::end_session`] has returned, no write of that session is
@@ -55,12 +50,11 @@ pub type Revision = u64;
 /// - Where one process owns the whole store, reopening it forgets all sessions.
 ///
 /// Time:
-/// - Times to live are whole seconds of the store's wall clock, counted from the call. What ends at a moment has ended at that
-///   moment. [`Storage::renew`] sets the end and so may also bring it forward.
+/// - Times to live are whole seconds of the store's wall clock, counted from the call. What ends at a moment has ended at that moment.
 /// - Expired values are absent. (Not checked: their space is given back in time, and watches do not report expiry.)
 ///
 /// Errors (the suites check of these that an append with a key or a record that is too long is refused):
-/// - Keys longer than [`Key::MAX`], owners longer than [`Fence::MAX_OWNER`] and payloads longer than [`Record::MAX`] are refused with [`StorageError::TooLarge`] by what would write them.
+/// - Keys longer than [`Key::MAX`] and payloads longer than [`Record::MAX`] are refused with [`StorageError::TooLarge`] by what would write them.
 /// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
 ///   overwritten and everything else stays readable.
 /// - [`StorageError::Unavailable`] is for what may work later, such as a disk that fails a read: callers try it again, while they
@@ -83,7 +77,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Adds one record to a stream and returns its sequence. Appending to a stream that does not exist creates it
     /// (`expected` 0).
     ///
-    /// Errors: `Fenced`, `WrongSequence`, `TooLarge`, `Corrupt`.
+    /// Errors: `WrongSequence`, `TooLarge`, `Corrupt`.
     fn append(&self, append: Append) -> StorageFuture<Sequence>;
 
     /// The records of a stream from a sequence on, in order, at most `limit`. Purged records are left out; an unknown
@@ -98,7 +92,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>>;
 
     /// Removes the records of a stream up to and including a sequence; the others keep theirs, and later appends continue
-    /// to count. A stream that is left with neither a record nor a claim in force is forgotten. It takes no fence: anyone may
+    /// to count. A stream that is left without a record is forgotten. It takes no session: anyone may
     /// purge. An unknown stream, and records that are gone, are fine.
     ///
     /// Errors: `Corrupt`.
@@ -129,25 +123,6 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// falls behind gets [`Change::Missed`] with the number of changes lost in place of them. It ends when the store stops or
     /// is dropped.
     fn watch(&self, prefix: &KeyPrefix) -> Watch;
-
-    /// Takes ownership of a stream for `owner` until `ttl_secs` from now. The fence is greater than every earlier one of
-    /// that stream and is stored in the stream itself: from now on appends with an older fence are refused.
-    /// A stream that another live owner holds is refused with [`StorageError::Held`]; the owner itself may claim again.
-    /// A stream that was never claimed has the fence [`Fence::FIRST`].
-    ///
-    /// Errors: `Held`, `TooLarge`, `Corrupt`.
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence>;
-
-    /// Has a claim end `ttl_secs` from now, also one that has expired unless its stream has been claimed since, or forgotten.
-    ///
-    /// Errors: `Fenced`, also if the claim was released; `Corrupt`.
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()>;
-
-    /// Gives a claim up; the fence stays where it is while the stream has records, and a stream without any is forgotten.
-    /// Releasing twice is fine while the fence stays.
-    ///
-    /// Errors: `Fenced`, also if the stream has been forgotten; `Corrupt`.
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()>;
 
     /// Begins a session, whose lease ends after [`NewSession::lease`] unless it is renewed. Ids grow and are never given out twice.
     ///
@@ -186,8 +161,6 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
 pub struct Append {
     /// The stream that the record is added to, created if it does not exist.
     pub stream: Key,
-    /// The fence that [`Storage::claim`] returned, or [`Fence::FIRST`] for a stream that was never claimed.
-    pub fence: Fence,
     /// The sequence that the stream's last record must have; 0 for a new stream.
     pub expected: Sequence,
     /// The bytes of the record, at most [`Record::MAX`].
@@ -201,11 +174,10 @@ pub struct Append {
 }
 
 impl Append {
-    /// An append that is on disk when it is acknowledged, under [`Fence::FIRST`], of no session and without riders.
+    /// An append that is on disk when it is acknowledged, of no session and without riders.
     #[must_use]
     pub fn new(stream: Key, expected: Sequence, payload: Arc<[u8]>) -> Self {
-        let (fence, durability) = (Fence::FIRST, Durability::Sync);
-        Self { stream, fence, expected, payload, durability, session: None, riders: Vec::new() }
+        Self { stream, expected, payload, durability: Durability::Sync, session: None, riders: Vec::new() }
     }
 }
 
@@ -378,15 +350,3 @@ pub enum Change {
 
 /// The stream of changes that [`Storage::watch`] returns.
 pub type Watch = futures::stream::BoxStream<'static, Change>;
-
-/// Orders the owners of a stream; grows with every claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fence(pub u64);
-
-impl Fence {
-    /// The fence of a stream that was never claimed.
-    pub const FIRST: Self = Self(0);
-
-    /// The longest owner of a claim, in bytes.
-    pub const MAX_OWNER: usize = 512;
-}

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Expected, Key, Revision, Sequence};
-use crate::messages::Timestamp;
 
 /// Why a call of a [`Storage`](super::Storage) failed, or why a store cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,24 +29,6 @@ pub enum StorageError {
         expected: Expected,
         /// The revision of the value; `None` if it is absent.
         actual: Option<Revision>,
-    },
-    /// The fence is not the current one: there is a newer one, the claim was released, or the stream was forgotten.
-    #[error("not the current fence of {key} (current: {current})")]
-    Fenced {
-        /// The stream of the fence.
-        key: Key,
-        /// The current fence of the stream; 0 if there is none.
-        current: u64,
-    },
-    /// Another owner's claim of the stream has not expired, so [`Storage::claim`](super::Storage::claim) was refused.
-    #[error("{stream} is held by {owner} until {until}")]
-    Held {
-        /// The stream that was to be claimed.
-        stream: Key,
-        /// The owner that holds the stream, as it was named in its claim.
-        owner: String,
-        /// When the claim expires, unless it is renewed.
-        until: Timestamp,
     },
     /// A board of this name works on the store.
     #[error("a board named {name} works on the store already; stop it, or choose another name")]

@@ -1,6 +1,6 @@
 //! Sizes that every store refuses alike, so that a run which works in memory also works on disk.
 
-use super::{Append, Fence, Key, Put, Record, Rider, StorageError};
+use super::{Append, Key, Put, Record, Rider, StorageError};
 
 fn check(what: &str, size: usize, max: usize) -> Result<(), StorageError> {
     if size <= max { Ok(()) } else { Err(StorageError::TooLarge { what: what.to_owned(), size, max }) }
@@ -26,9 +26,4 @@ pub(crate) fn check_put(put: &Put) -> Result<(), StorageError> {
 fn check_value(key: &Key, value: &[u8]) -> Result<(), StorageError> {
     check_key(key)?;
     check("a value", value.len(), Record::MAX)
-}
-
-pub(crate) fn check_claim(stream: &Key, owner: &str) -> Result<(), StorageError> {
-    check_key(stream)?;
-    check("an owner", owner.len(), Fence::MAX_OWNER)
 }

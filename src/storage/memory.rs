@@ -14,8 +14,8 @@ use super::sessions::Sessions;
 use super::stream_head::StreamHead;
 use super::watchers::Watchers;
 use super::{
-    Append, Change, Delete, Durability, Entry, Expected, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision,
-    Rider, Sequence, SessionId, SessionInfo, Storage, StorageError, StorageFuture, Watch, limits,
+    Append, Change, Delete, Durability, Entry, Expected, Key, KeyPrefix, NewSession, Put, Record, Revision, Rider,
+    Sequence, SessionId, SessionInfo, Storage, StorageError, StorageFuture, Watch, limits,
 };
 use crate::env::{Clock, SystemClock};
 use crate::messages::Timestamp;
@@ -65,7 +65,7 @@ struct Stream {
 }
 
 impl Memory {
-    /// Creates an empty store whose entries and claims expire by `clock`.
+    /// Creates an empty store whose entries expire by `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, state: Mutex::default(), watchers: Watchers::default() }
@@ -76,7 +76,7 @@ impl Memory {
     }
 }
 
-/// Creates an empty store whose entries and claims expire by the machine's clock.
+/// Creates an empty store whose entries expire by the machine's clock.
 impl Default for Memory {
     fn default() -> Self {
         Self::new(Arc::new(SystemClock::default()))
@@ -98,10 +98,10 @@ impl State {
 
     /// Appends a record; the riders are left to the caller.
     fn append(&mut self, append: Append) -> Result<Sequence, StorageError> {
-        let Append { stream: name, fence, expected, payload, durability: _, session, riders: _ } = append;
+        let Append { stream: name, expected, payload, durability: _, session, riders: _ } = append;
         self.sessions.check(session)?;
         if let Some(stream) = self.streams.get_mut(&name) {
-            let sequence = stream.head.append(&name, fence, expected)?;
+            let sequence = stream.head.append(&name, expected)?;
             stream.records.push_back(payload);
             if stream.records.len() == 1 {
                 self.names.insert(name);
@@ -109,7 +109,7 @@ impl State {
             return Ok(sequence);
         }
         let mut stream = Stream::default();
-        let sequence = stream.head.append(&name, fence, expected)?;
+        let sequence = stream.head.append(&name, expected)?;
         stream.records.push_back(payload);
         self.names.insert(name.clone());
         self.streams.insert(name, stream);
@@ -124,32 +124,15 @@ impl State {
         records.map(|(sequence, payload)| Record { sequence, payload: Arc::clone(payload) }).collect()
     }
 
-    /// Has `decision` decide about a stream's head, and forgets the stream if nothing is left of it.
-    fn update_head<T>(&mut self, name: &Key, decision: impl FnOnce(&mut StreamHead) -> T) -> T {
-        let Some(stream) = self.streams.get_mut(name) else {
-            let mut head = StreamHead::default();
-            let decided = decision(&mut head);
-            if head != StreamHead::default() {
-                self.streams.insert(name.clone(), Stream { head, records: VecDeque::new() });
-            }
-            return decided;
-        };
-        let decided = decision(&mut stream.head);
-        if stream.head == StreamHead::default() {
+    fn purge(&mut self, name: &Key, up_to: Sequence) {
+        let Some(stream) = self.streams.get_mut(name) else { return };
+        for _ in stream.head.purge(up_to) {
+            stream.records.pop_front();
+        }
+        if stream.records.is_empty() {
+            self.names.remove(name);
             self.streams.remove(name);
         }
-        decided
-    }
-
-    fn purge(&mut self, name: &Key, up_to: Sequence, now: Timestamp) {
-        if let Some(stream) = self.streams.get_mut(name) {
-            let purged = up_to.min(stream.head.last).saturating_sub(stream.head.purged);
-            stream.records.drain(..usize::try_from(purged).unwrap_or(usize::MAX));
-            if stream.records.is_empty() {
-                self.names.remove(name);
-            }
-        }
-        self.update_head(name, |head| head.purge(up_to, now));
     }
 
     fn get(&self, key: &Key, now: Timestamp) -> Option<&Entry> {
@@ -263,8 +246,7 @@ impl Storage for Memory {
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
-        let now = self.now();
-        self.state.lock().purge(stream, up_to, now);
+        self.state.lock().purge(stream, up_to);
         ready(Ok(()))
     }
 
@@ -300,26 +282,6 @@ impl Storage for Memory {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         self.watchers.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        if let Err(error) = limits::check_claim(stream, owner) {
-            return ready(Err(error));
-        }
-        let now = self.now();
-        let mut state = self.state.lock();
-        let fence = Fence(state.next_number());
-        ready(state.update_head(stream, |head| head.claim(stream, owner, ttl_secs, fence, now)))
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        let now = self.now();
-        ready(self.state.lock().update_head(stream, |head| head.renew(stream, fence, ttl_secs, now)))
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let now = self.now();
-        ready(self.state.lock().update_head(stream, |head| head.release(stream, fence, now)))
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

@@ -1,4 +1,4 @@
-//! Where everything durable lives: streams of records, keys with revisions, claims with fences, sessions of boards.
+//! Where everything durable lives: streams of records, keys with revisions, sessions of boards.
 //!
 //! [`Storage`] is the only seam between the runtime and a disk or a cluster. It promises no more than what a stream and a
 //! key-value bucket with revisions can do: one write is one record in one stream, with values that ride on it, or one value under one key; there are no
@@ -24,7 +24,7 @@ mod transfer;
 mod watchers;
 
 pub use self::contract::{
-    Append, Change, Delete, Entry, Expected, Fence, NewSession, Put, Record, Revision, Rider, Sequence, SessionId,
+    Append, Change, Delete, Entry, Expected, NewSession, Put, Record, Revision, Rider, Sequence, SessionId,
     SessionInfo, Storage, StorageFuture, Watch,
 };
 pub(crate) use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};

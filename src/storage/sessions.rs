@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{NewSession, SessionId, SessionInfo, StorageError};
+use crate::env::Mutant;
 
 /// Every session that was begun and not forgotten.
 #[derive(Debug, Default)]
@@ -36,8 +37,22 @@ impl Sessions {
             let (name, about, left) = (name.to_string(), Arc::clone(&other.about), other.left(now));
             return Err(StorageError::NameTaken { name, about, left });
         }
-        self.sessions.insert(id, Session { name, about, lease, until: Some(now + lease) });
+        self.sessions.insert(id, Session { name, about, lease, until: Some(now.saturating_add(lease)) });
         Ok(id)
+    }
+
+    /// Has a session that was begun before the store was opened count again, with a new lease; one that is known stays as it is.
+    #[cfg(feature = "sled")]
+    pub(crate) fn resume(&mut self, id: SessionId, new: NewSession, now: Duration) -> Result<(), StorageError> {
+        if self.sessions.contains_key(&id) {
+            return self.check(Some(id));
+        }
+        let NewSession { name, about, lease } = new;
+        let is_taken = self.sessions.values().any(|other| other.name == name && !other.left(now).is_zero());
+        // Two live sessions do not share a name: this one goes on until it is ended.
+        let until = if is_taken { now } else { now.saturating_add(lease) };
+        self.sessions.insert(id, Session { name, about, lease, until: Some(until) });
+        Ok(())
     }
 
     /// Whether the writes of a session count.
@@ -45,6 +60,7 @@ impl Sessions {
         let Some(id) = session else { return Ok(()) };
         match self.sessions.get(&id) {
             Some(Session { until: Some(_), .. }) => Ok(()),
+            Some(_) if Mutant::IgnoreEndedSessions.is_injected() => Ok(()),
             Some(_) | None => Err(id.has_ended()),
         }
     }
@@ -52,7 +68,7 @@ impl Sessions {
     pub(crate) fn renew(&mut self, id: SessionId, about: Arc<[u8]>, now: Duration) -> Result<(), StorageError> {
         self.check(Some(id))?;
         if let Some(session) = self.sessions.get_mut(&id) {
-            (session.about, session.until) = (about, Some(now + session.lease));
+            (session.about, session.until) = (about, Some(now.saturating_add(session.lease)));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Append, Delete, Durability, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
+    Append, Delete, Durability, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
     SessionInfo, ShutdownPolicy, Storage, StorageFuture, Watch,
 };
 
@@ -48,18 +48,6 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         (**self).watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        (**self).claim(stream, owner, ttl_secs)
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        (**self).renew(stream, fence, ttl_secs)
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        (**self).release(stream, fence)
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

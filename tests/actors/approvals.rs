@@ -448,8 +448,8 @@ async fn approvals_that_are_pending_in_a_store_of_an_older_version_can_be_decide
         journal.mark_open(run, "an older board").await.unwrap();
         for (expected, payload) in (0..).zip(records) {
             let stream = callboard::storage::Journal::stream(run);
-            let (fence, durability) = (callboard::storage::Fence::FIRST, Durability::Sync);
-            world.storage.append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await.unwrap();
+            let durability = Durability::Sync;
+            world.storage.append(Append { durability, ..Append::new(stream, expected, payload) }).await.unwrap();
         }
         let board = handing_off(asking(world.board())).start().await.unwrap();
         let asked = open(&board, 1).await.remove(0);

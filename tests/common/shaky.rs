@@ -7,8 +7,8 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Delete, Entry, Fence, Key, KeyPrefix, Memory, NewSession, Put, Record, Revision, Sequence, SessionId,
-    SessionInfo, Storage, StorageError, StorageFuture, Watch,
+    Append, Delete, Entry, Key, KeyPrefix, Memory, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    Storage, StorageError, StorageFuture, Watch,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -134,18 +134,6 @@ impl Storage for Shaky {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         self.store.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        self.later(self.store.claim(stream, owner, ttl_secs))
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        self.later(self.store.renew(stream, fence, ttl_secs))
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        self.later(self.store.release(stream, fence))
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

@@ -1,6 +1,6 @@
 //! Streams of a store.
 
-use callboard::storage::{Append, Durability, Fence, Key, Storage};
+use callboard::storage::{Append, Durability, Key, Storage};
 
 /// The stream of this name.
 pub(crate) fn stream(name: &str) -> Key {

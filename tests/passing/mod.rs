@@ -26,11 +26,6 @@ macro_rules! pass_on {
             self.$field.watch(prefix)
         }
     };
-    (@ $field:ident claims) => {
-        $crate::passing::pass_on!(@ $field claim(stream: &Key, owner: &str, ttl_secs: u64) -> Fence);
-        $crate::passing::pass_on!(@ $field renew(stream: &Key, fence: Fence, ttl_secs: u64) -> ());
-        $crate::passing::pass_on!(@ $field release(stream: &Key, fence: Fence) -> ());
-    };
     (@ $field:ident sessions) => {
         $crate::passing::pass_on!($field: begin_session, renew_session, end_session, list_sessions, forget_session);
     };

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Rider, Sled, Storage, StorageError};
+use callboard::storage::{Append, Durability, Expected, Key, Put, Rider, Sled, Storage, StorageError};
 use tempfile::{TempDir, tempdir};
 
 use crate::campaigns::{Campaign, cases, hex_files};
@@ -22,7 +22,6 @@ use crate::campaigns::{Campaign, cases, hex_files};
 #[derive(Default)]
 struct Kept {
     streams: BTreeMap<Key, Vec<Vec<u8>>>,
-    fences: BTreeMap<Key, Fence>,
     values: BTreeMap<Key, Vec<u8>>,
 }
 
@@ -43,18 +42,16 @@ async fn fill(folder: &Path) -> Kept {
         let store = Sled::open(folder).unwrap();
         for number in 0..6 {
             let stream = Key::new(["run", &number.to_string()]);
-            let fence = store.claim(&stream, "board", 60).await.unwrap();
             let records = kept.streams.entry(stream.clone()).or_default();
             for payload in golden().into_iter().chain([long(number)]) {
                 let (expected, bytes): (_, Arc<[u8]>) = (records.len() as u64, payload.as_slice().into());
                 let key = Key::new(["noted", &number.to_string()]);
                 let riders = vec![Rider::Put { key: key.clone(), value: Arc::clone(&bytes) }];
-                let append = Append { fence, durability, riders, ..Append::new(stream.clone(), expected, bytes) };
+                let append = Append { durability, riders, ..Append::new(stream.clone(), expected, bytes) };
                 store.append(append).await.unwrap();
                 kept.values.insert(key, payload.clone());
                 records.push(payload);
             }
-            kept.fences.insert(stream, fence);
         }
         for (number, value) in golden().into_iter().chain([long(100)]).enumerate() {
             for kind in ["snapshot", "context", "approval", "letter"] {
@@ -95,8 +92,6 @@ impl Kept {
                 right && read.len() == records.len()
             };
             judge(stream, read.map(|read| is_right(&read)))?;
-            let fence = store.claim(stream, "reader", 60).await;
-            judge(stream, fence.map(|fence| fence > self.fences[stream]))?;
         }
         for (key, value) in &self.values {
             let read = store.get(key).await;

@@ -1,6 +1,6 @@
 //! Every store keeps every rule of `Storage`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use callboard::storage::{Memory, Sled};
 use callboard::testing::conformance::{Mortal, Subject};
@@ -16,6 +16,16 @@ callboard::storage_conformance! {
         Subject::new(move |clock| {
             let folder = Arc::clone(&folder);
             async move { Arc::new(Sled::open_with_clock(folder.path(), clock).unwrap()) as _ }
+        })
+    }
+}
+
+callboard::storage_conformance! {
+    shared memory_of_several: {
+        let server = OnceLock::new();
+        Subject::new(move |clock| {
+            let handle = Arc::clone(server.get_or_init(|| Arc::new(Memory::new(clock))));
+            async move { handle as _ }
         })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delete, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Rider, Sequence,
+    Append, Delete, Durability, Entry, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Rider, Sequence,
     Storage, StorageFuture, Watch,
 };
 use parking_lot::Mutex;
@@ -63,7 +63,7 @@ impl Storage for Ordered {
         self.inside.scan(prefix, after, limit)
     }
 
-    pass_on!(inside: purge, delete_if_revision, watch, claims, sessions);
+    pass_on!(inside: purge, delete_if_revision, watch, sessions);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard::messages::Timestamp;
 use callboard::storage::{
-    Append, Delete, Durability, Entry, Expected, Fence, Key, Memory, NewSession, Put, Record, Rider, SessionId,
-    SessionInfo, Sled, Storage, StorageError,
+    Append, Delete, Durability, Entry, Expected, Key, Memory, NewSession, Put, Record, Rider, SessionId, SessionInfo,
+    Sled, Storage, StorageError,
 };
 use callboard::testing::conformance::ManualClock;
 use proptest::collection::vec;
@@ -15,13 +15,10 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Append { stream: u8, fence: usize, behind: u64, long: bool, session: Option<usize>, riders: Vec<(u8, bool)> },
+    Append { stream: u8, behind: u64, long: bool, session: Option<usize>, riders: Vec<(u8, bool)> },
     Purge { stream: u8, up_to: u64 },
     Put { key: u8, expected: Option<u64>, ttl_secs: Option<u64>, long: bool, session: Option<usize> },
     Delete { key: u8, revision: u64, session: Option<usize> },
-    Claim { stream: u8, owner: u8, ttl_secs: u64 },
-    Renew { stream: u8, fence: usize },
-    Release { stream: u8, fence: usize },
     BeginSession { name: u8, lease_secs: u64 },
     RenewSession { session: usize },
     EndSession { session: usize, only_if_expired: bool },
@@ -37,17 +34,14 @@ fn operation() -> impl Strategy<Value = Operation> {
     // How many sessions back the one is in which a write is made.
     let session = || prop::option::of(0..3usize);
     prop_oneof![
-        6 => (0..3u8, 0..3usize, 0..3u64, prop::bool::weighted(0.05), session(), vec((0..3u8, any::<bool>()), 0..3))
-            .prop_map(|(stream, fence, behind, long, session, riders)| {
-                Append { stream, fence, behind: behind / 2, long, session, riders }
+        6 => (0..3u8, 0..3u64, prop::bool::weighted(0.05), session(), vec((0..3u8, any::<bool>()), 0..3))
+            .prop_map(|(stream, behind, long, session, riders)| {
+                Append { stream, behind: behind / 2, long, session, riders }
             }),
         1 => (0..3u8, 0..6u64).prop_map(|(stream, up_to)| Purge { stream, up_to }),
         4 => (0..3u8, expected, ttl, prop::bool::weighted(0.05), session())
             .prop_map(|(key, expected, ttl_secs, long, session)| Put { key, expected, ttl_secs, long, session }),
         1 => (0..3u8, 0..3u64, session()).prop_map(|(key, revision, session)| Delete { key, revision, session }),
-        1 => (0..3u8, 0..2u8, 1..20u64).prop_map(|(stream, owner, ttl_secs)| Claim { stream, owner, ttl_secs }),
-        1 => (0..3u8, 0..3usize).prop_map(|(stream, fence)| Renew { stream, fence }),
-        1 => (0..3u8, 0..2usize).prop_map(|(stream, fence)| Release { stream, fence }),
         2 => (0..2u8, 1..70u64).prop_map(|(name, lease_secs)| BeginSession { name, lease_secs }),
         1 => (0..3usize).prop_map(|session| RenewSession { session }),
         1 => (0..3usize, any::<bool>())
@@ -71,9 +65,6 @@ trait Subject {
     fn purge(&mut self, stream: &Key, up_to: u64) -> Result<(), StorageError>;
     fn put(&mut self, put: Put) -> Result<u64, StorageError>;
     fn delete(&mut self, delete: Delete) -> Result<(), StorageError>;
-    fn claim(&mut self, stream: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError>;
-    fn renew(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError>;
-    fn release(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError>;
     fn begin_session(&mut self, new: NewSession) -> Result<SessionId, StorageError>;
     fn renew_session(&mut self, id: SessionId, about: Arc<[u8]>) -> Result<(), StorageError>;
     fn end_session(&mut self, id: SessionId, only_if_expired: bool) -> Result<(), StorageError>;
@@ -85,25 +76,18 @@ trait Subject {
     fn listed(&self) -> (Vec<Key>, Vec<Key>);
 }
 
-const LEASE_SECS: u64 = 10;
-
 /// Runs operations and notes every answer and, after each, everything that can be read.
 fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
-    let mut fences = vec![Vec::<Fence>::new(); 3];
     let mut sessions: Vec<SessionId> = Vec::new();
     let (mut last, mut revisions) = ([0; 3], [0; 3]);
     let mut trace = Vec::new();
     for operation in operations {
-        let fence_of = |fences: &[Vec<Fence>], stream: u8, back: usize| {
-            fences[usize::from(stream)].iter().rev().nth(back).copied().unwrap_or(Fence::FIRST)
-        };
         let payload =
             |long: bool| -> Arc<[u8]> { if long { vec![b'x'; 70_000].into() } else { b"x".as_slice().into() } };
         let session_of = |back: usize| sessions.iter().rev().nth(back).copied().unwrap_or(SessionId(7_000));
         let durability = Durability::Memory;
         let answer = match operation.clone() {
-            Operation::Append { stream: number, fence, behind, long, session, riders } => {
-                let fence = fence_of(&fences, number, fence);
+            Operation::Append { stream: number, behind, long, session, riders } => {
                 let expected = u64::saturating_sub(last[usize::from(number)], behind);
                 let rider = |(number, puts): (u8, bool)| {
                     let key = key(number);
@@ -111,7 +95,7 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
                 };
                 let (session, riders) = (session.map(session_of), riders.into_iter().map(rider).collect());
                 let append = Append::new(stream(number), expected, payload(long));
-                let append = Append { fence, durability, session, riders, ..append };
+                let append = Append { durability, session, riders, ..append };
                 let answer = subject.append(append);
                 match &answer {
                     Ok(sequence) => last[usize::from(number)] = *sequence,
@@ -140,17 +124,6 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
                 let revision = u64::saturating_sub(revisions[usize::from(number)], revision / 2);
                 let session = session.map(session_of);
                 note(subject.delete(Delete { session, ..Delete::new(key(number), revision, durability) }))
-            }
-            Operation::Claim { stream: number, owner, ttl_secs } => {
-                let answer = subject.claim(&stream(number), &owner.to_string(), ttl_secs);
-                fences[usize::from(number)].extend(answer.iter());
-                note(answer)
-            }
-            Operation::Renew { stream: number, fence } => {
-                note(subject.renew(&stream(number), fence_of(&fences, number, fence)))
-            }
-            Operation::Release { stream: number, fence } => {
-                note(subject.release(&stream(number), fence_of(&fences, number, fence)))
             }
             Operation::BeginSession { name, lease_secs } => {
                 let (name, about) = (name.to_string().into(), b"begun".as_slice().into());
@@ -206,15 +179,6 @@ impl<S: Storage> Subject for Store<S> {
     fn delete(&mut self, delete: Delete) -> Result<(), StorageError> {
         wait(self.store.delete_if_revision(delete))
     }
-    fn claim(&mut self, stream: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError> {
-        wait(self.store.claim(stream, owner, ttl_secs))
-    }
-    fn renew(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError> {
-        wait(self.store.renew(stream, fence, LEASE_SECS))
-    }
-    fn release(&mut self, stream: &Key, fence: Fence) -> Result<(), StorageError> {
-        wait(self.store.release(stream, fence))
-    }
     fn begin_session(&mut self, new: NewSession) -> Result<SessionId, StorageError> {
         wait(self.store.begin_session(new))
     }
@@ -265,8 +229,6 @@ struct ModelStream {
     name: Key,
     last: u64,
     records: Vec<Record>,
-    fence: Fence,
-    claim: Option<(String, u64)>,
 }
 
 struct ModelSession {
@@ -287,21 +249,12 @@ impl Model {
     fn stream(&mut self, name: &Key) -> &mut ModelStream {
         if !self.streams.iter().any(|stream| stream.name == *name) {
             let (name, records) = (name.clone(), Vec::new());
-            self.streams.push(ModelStream { name, last: 0, records, fence: Fence::FIRST, claim: None });
+            self.streams.push(ModelStream { name, last: 0, records });
         }
         self.streams.iter_mut().find(|stream| stream.name == *name).unwrap()
     }
-    fn owned(&mut self, name: &Key, fence: Fence) -> Result<&mut ModelStream, StorageError> {
-        let stream = self.stream(name);
-        let current = stream.fence.0;
-        if fence.0 == current { Ok(stream) } else { Err(StorageError::Fenced { key: name.clone(), current }) }
-    }
     fn forget(&mut self, name: &Key) {
-        let secs = self.secs;
-        self.streams.retain(|stream| {
-            let claimed = stream.claim.as_ref().is_some_and(|(_, until)| *until > secs);
-            stream.name != *name || !stream.records.is_empty() || claimed
-        });
+        self.streams.retain(|stream| stream.name != *name || !stream.records.is_empty());
     }
     fn check(&self, key: &Key, expected: Expected) -> Result<(), StorageError> {
         let actual = self.get(key).map(|entry| entry.revision);
@@ -333,7 +286,7 @@ impl Model {
 impl Subject for Model {
     fn append(&mut self, append: Append) -> Result<u64, StorageError> {
         self.works(append.session)?;
-        let stream = self.owned(&append.stream, append.fence)?;
+        let stream = self.stream(&append.stream);
         if stream.last != append.expected {
             let (expected, actual) = (append.expected, stream.last);
             return Err(StorageError::WrongSequence { stream: append.stream, expected, actual });
@@ -363,31 +316,6 @@ impl Subject for Model {
         self.works(delete.session)?;
         self.check(&delete.key, Expected::Revision(delete.revision))?;
         self.values.retain(|(other, _)| *other != delete.key);
-        Ok(())
-    }
-    fn claim(&mut self, name: &Key, owner: &str, ttl_secs: u64) -> Result<Fence, StorageError> {
-        let (fence, secs) = (Fence(self.number()), self.secs);
-        let stream = self.stream(name);
-        if let Some((holder, until)) = &stream.claim
-            && *until > secs
-            && holder != owner
-        {
-            let (owner, until) = (holder.clone(), Self::at(*until));
-            return Err(StorageError::Held { stream: name.clone(), owner, until });
-        }
-        stream.fence = fence;
-        stream.claim = Some((owner.to_owned(), secs + ttl_secs));
-        Ok(fence)
-    }
-    fn renew(&mut self, name: &Key, fence: Fence) -> Result<(), StorageError> {
-        let until = self.secs + LEASE_SECS;
-        let stream = self.owned(name, fence)?;
-        let gone = StorageError::Fenced { key: name.clone(), current: fence.0 };
-        stream.claim.as_mut().map(|claim| claim.1 = until).ok_or(gone)
-    }
-    fn release(&mut self, name: &Key, fence: Fence) -> Result<(), StorageError> {
-        self.owned(name, fence)?.claim = None;
-        self.forget(name);
         Ok(())
     }
     fn begin_session(&mut self, new: NewSession) -> Result<SessionId, StorageError> {

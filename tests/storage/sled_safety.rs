@@ -9,7 +9,7 @@ use std::time::Duration;
 use callboard::actors::{ContextError, ContextStore};
 use callboard::env::Env;
 use callboard::messages::AgentName;
-use callboard::storage::{Durability, Expected, Key, Put, Sled, Storage, StorageError};
+use callboard::storage::{Append, Durability, Expected, Key, Put, Rider, Sled, Storage, StorageError};
 use callboard::testing::conformance::ManualClock;
 use tempfile::{TempDir, tempdir};
 
@@ -249,18 +249,42 @@ async fn a_missing_record_is_noticed() {
     assert!(detail.contains("record 42 is missing"), "{detail}");
 }
 
-#[tokio::test]
-async fn a_damaged_value_is_reported_for_its_key_alone_and_not_overwritten() {
-    let folder = filled().await;
-    put(&Sled::open(folder.path()).unwrap(), "w", b"fine").await;
+/// Flips a bit in the row of a value.
+fn damage_value(folder: &Path, name: &str) {
     let mut row = b"v".to_vec();
-    row.extend_from_slice(stream("v").as_bytes());
-    with_raw_rows(folder.path(), |db| {
+    row.extend_from_slice(stream(name).as_bytes());
+    with_raw_rows(folder, |db| {
         let mut value = db.get(&row).unwrap().unwrap().to_vec();
         let last = value.len() - 1;
         value[last] ^= 1;
         db.insert(&row, value).unwrap();
     });
+}
+
+#[tokio::test]
+async fn a_rider_on_a_damaged_value_refuses_the_append_and_the_store_continues() {
+    let folder = filled().await;
+    damage_value(folder.path(), "v");
+    let store = Sled::open(folder.path()).unwrap();
+    let (first, before) = (stream("first"), lengths(&store, "a").await.unwrap());
+    let value: Arc<[u8]> = b"new".as_slice().into();
+    let riders = [Rider::Put { key: stream("v"), value: Arc::clone(&value) }, Rider::Delete { key: stream("v") }];
+    for damaged in riders {
+        let riders = vec![Rider::Put { key: first.clone(), value: Arc::clone(&value) }, damaged];
+        let append = Append::new(stream("a"), before.len() as u64, Arc::clone(&value));
+        let refused = store.append(Append { riders, ..append }).await;
+        assert!(matches!(&refused, Err(StorageError::Corrupt { key, .. }) if *key == stream("v")), "{refused:?}");
+        assert_eq!((lengths(&store, "a").await.unwrap(), store.get(&first).await.unwrap()), (before.clone(), None));
+    }
+    append(&store, "a", before.len() as u64, b"x").await;
+    put(&store, "first", b"x").await;
+}
+
+#[tokio::test]
+async fn a_damaged_value_is_reported_for_its_key_alone_and_not_overwritten() {
+    let folder = filled().await;
+    put(&Sled::open(folder.path()).unwrap(), "w", b"fine").await;
+    damage_value(folder.path(), "v");
     let store = Sled::open(folder.path()).unwrap();
     let corrupt = |result| assert!(matches!(result, Err(StorageError::Corrupt { key, .. }) if key == stream("v")));
     corrupt(store.get(&stream("v")).await.map(drop));

@@ -15,7 +15,7 @@ use callboard::messages::{
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
-use callboard::storage::{Append, Fence, Journal, Sled};
+use callboard::storage::{Append, Journal, Sled};
 use callboard::supervision::runs::Fork;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -481,8 +481,8 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     let last = records.last().unwrap().sequence;
     for (run, expected) in [(damaged, last), (unheard, 0)] {
         let payload: Arc<[u8]> = Arc::from(b"garbage".as_slice());
-        let (stream, fence, durability) = (Journal::stream(run), Fence::FIRST, Durability::Sync);
-        world.storage.append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await.unwrap();
+        let (stream, durability) = (Journal::stream(run), Durability::Sync);
+        world.storage.append(Append { durability, ..Append::new(stream, expected, payload) }).await.unwrap();
         journal.mark_open(run, "gone").await.unwrap();
     }
 

@@ -10,8 +10,8 @@ use callboard::messages::{Durability, Question, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{BuildError, Builder, RunError, RunHandle};
 use callboard::storage::{
-    Append, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, SessionId, StorageError,
-    StorageFuture, Watch,
+    Append, Entry, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, SessionId, StorageError, StorageFuture,
+    Watch,
 };
 use futures::FutureExt;
 use serde_json::json;
@@ -207,7 +207,7 @@ impl Shared {
 
 impl Storage for Shared {
     pass_on!(
-        inside: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, claims,
+        inside: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch,
         begin_session, end_session, list_sessions, forget_session
     );
 

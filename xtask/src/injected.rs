@@ -83,7 +83,9 @@ fn check_of(mutant: Mutant) -> (Check, &'static str) {
             "delegations::waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs",
             "they wait for each other for ever",
         ),
-        Mutant::IgnoreFences => ("storage", "conformance::memory::a_claim_shuts_out_older_fences", "right: Err(Fenced"),
+        Mutant::IgnoreEndedSessions => {
+            ("storage", "conformance::memory::writes_of_a_session_that_has_ended_are_refused", "the append: Ok(()")
+        }
         Mutant::RestartUncounted => (
             "supervision",
             "tree::a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand",

@@ -323,7 +323,7 @@ pub(crate) fn is_there(folder: &Path) -> io::Result<bool> {
 /// Refuses a folder in which a new store would be mixed with other files.
 pub(crate) fn check_may_have_store(folder: &Path) -> Result<(), Failure> {
     /// What a store has before its format is written, the tokens of its server, and the base of facts.
-    const OWN: [&str; 6] = ["lock", "synced", "format.unfinished", "claims", "service", "knowledge"];
+    const OWN: [&str; 7] = ["lock", "synced", "format.unfinished", "claims", "sessions", "service", "knowledge"];
     let is_other =
         |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| OWN.iter().all(|own| entry.file_name() != *own));
     let has_others = folder.read_dir().is_ok_and(|mut entries| entries.any(is_other));

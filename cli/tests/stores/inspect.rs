@@ -270,8 +270,7 @@ async fn damage(folder: &Path, ids: &Runs) {
     let stream = Journal::stream(ids.too_short);
     let expected = sled.read(&stream, 1, 1000).await.unwrap().last().unwrap().sequence;
     let payload = b"no record".as_slice().into();
-    let fence = sled.claim(&stream, "test", 60).await.unwrap();
-    sled.append(Append { fence, ..Append::new(stream, expected, payload) }).await.unwrap();
+    sled.append(Append::new(stream, expected, payload)).await.unwrap();
     drop(sled);
     released(folder);
 }

@@ -10,7 +10,7 @@ use callboard::env::Clock;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use crate::password_file;
-use crate::tls::Security;
+use crate::tls::{Security, Tls};
 use crate::{ConnectError, url};
 
 /// Where the database is and how it is used; `Debug` shows no password.
@@ -192,23 +192,29 @@ impl PostgresConfig {
         sql.replace("callboard.", &format!("\"{}\".", self.schema))
     }
 
+    /// What a line of the file of passwords has to fit: the first host.
+    fn of_password(&self) -> [String; 4] {
+        let host = match self.server.get_hosts().first() {
+            Some(Host::Tcp(name)) => name.clone(),
+            Some(Host::Unix(_)) | None => "localhost".to_owned(),
+        };
+        let port = self.server.get_ports().first().copied().unwrap_or(5432);
+        [host, port.to_string(), self.database().to_owned(), self.user().to_owned()]
+    }
+
     /// The settings for a connection, with the password.
     pub(crate) fn with_password(&self) -> Result<tokio_postgres::Config, ConnectError> {
         let mut server = self.server.clone();
         if let (None, Some(path)) = (server.get_password(), &self.password_file)
-            && let Some(password) = password_file::read(path, self)?
+            && let Some(password) = password_file::read(path, self.of_password())?
         {
             server.password(password);
         }
         Ok(server)
     }
 
-    /// The path of the root certificates, if they are not the system's.
-    pub(crate) fn root_certificates(&self) -> Option<&Path> {
-        match &self.security {
-            Security::Plain => None,
-            Security::Verified { roots } => roots.as_deref(),
-        }
+    pub(crate) fn tls(&self) -> Result<Tls, ConnectError> {
+        Tls::new(&self.security, &self.address())
     }
 }
 

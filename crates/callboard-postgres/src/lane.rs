@@ -65,6 +65,11 @@ impl Lane {
         Ok(())
     }
 
+    /// Why it has no connection.
+    pub(crate) fn trouble(&self) -> String {
+        self.link.trouble()
+    }
+
     /// Writes until the store is closed, or all its handles are dropped.
     pub(crate) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
         let (mut queue, mut closing, mut is_open) = (VecDeque::new(), None, true);

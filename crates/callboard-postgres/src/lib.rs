@@ -26,6 +26,7 @@ mod lane;
 mod link;
 mod operation;
 mod password_file;
+mod readers;
 mod reading;
 mod report;
 mod schema;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callboard::messages::Timestamp;
 use callboard::storage::{
-    Append, Change, Delete, Entry, Expected, Fence, Key, Put, Revision, Rider, Sequence, SessionId, StorageError,
+    Append, Change, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionId, StorageError,
 };
 
 /// A write that waits for its batch.
@@ -52,9 +52,8 @@ impl Operation {
     /// What it consists of.
     pub(crate) fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let (step, riders) = match self {
-            Self::Append(Append { stream: key, fence, expected, payload, riders, .. }) => {
-                let (first, second) = (to_server(*expected), to_server(fence.0));
-                (Step { kind: 1, key, first, second, body: payload }, &riders[..])
+            Self::Append(Append { stream: key, expected, payload, riders, .. }) => {
+                (Step { kind: 1, key, first: to_server(*expected), second: 0, body: payload }, &riders[..])
             }
             Self::Put(Put { key, value, expected, ttl_secs, .. }) => {
                 let first = match expected {
@@ -106,9 +105,6 @@ impl Operation {
             (1, Self::Append(Append { stream, expected, .. })) => {
                 Err(StorageError::WrongSequence { stream: stream.clone(), expected: *expected, actual: number })
             }
-            (2, Self::Append(Append { stream, .. })) => {
-                Err(StorageError::Fenced { key: stream.clone(), current: number })
-            }
             (3, Self::Put(put)) => wrong_revision(&put.key, put.expected),
             (3, Self::Delete(delete)) => wrong_revision(&delete.key, Expected::Revision(delete.revision)),
             (outcome, _) => Err(match self.session().filter(|_| outcome == 4) {
@@ -144,9 +140,4 @@ impl Step<'_> {
             _ => None,
         }
     }
-}
-
-/// The fence that the server has given out, or knows.
-pub(crate) fn fence(number: i64) -> Fence {
-    Fence(from_server(number))
 }

@@ -5,9 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio_postgres::config::Host;
-
-use crate::{ConnectError, PostgresConfig};
+use crate::ConnectError;
 
 /// More is not a file of passwords.
 const MAX_FILE: u64 = 1 << 20;
@@ -21,8 +19,8 @@ pub(crate) fn default_path() -> Option<PathBuf> {
     })
 }
 
-/// The password for the first host of a configuration; `None` if no line is for it.
-pub(crate) fn read(path: &Path, config: &PostgresConfig) -> Result<Option<String>, ConnectError> {
+/// The password for this host, port, database and user; `None` if no line is for them.
+pub(crate) fn read(path: &Path, wanted: [String; 4]) -> Result<Option<String>, ConnectError> {
     let fail = |detail: String| ConnectError::File { path: path.display().to_string(), detail };
     let mut file = File::open(path).map_err(|error| fail(format!("the file of passwords cannot be read: {error}")))?;
     let metadata = file.metadata().map_err(|error| fail(error.to_string()))?;
@@ -35,12 +33,7 @@ pub(crate) fn read(path: &Path, config: &PostgresConfig) -> Result<Option<String
     if let Err(error) = file.by_ref().take(MAX_FILE).read_to_string(&mut text) {
         return Err(fail(format!("the file of passwords cannot be read: {}", error.kind())));
     }
-    let host = match config.server.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.clone(),
-        Some(Host::Unix(_)) | None => "localhost".to_owned(),
-    };
-    let port = config.server.get_ports().first().copied().unwrap_or(5432).to_string();
-    Ok(find(&text, [&host, &port, config.database(), config.user()]))
+    Ok(find(&text, wanted.each_ref().map(String::as_str)))
 }
 
 /// The password of the first line whose fields are these, or `*`.
@@ -88,11 +81,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pass");
         std::fs::write(&path, "*:*:*:*:canary\n").unwrap();
-        let config = PostgresConfig::from_url("postgres://u@db/x").unwrap();
+        let wanted = || ["db", "5432", "x", "u"].map(str::to_owned);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let refused = read(&path, &config).unwrap_err().to_string();
+        let refused = read(&path, wanted()).unwrap_err().to_string();
         assert!(refused.contains("mode 0600") && !refused.contains("canary"), "{refused}");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(read(&path, &config).unwrap().as_deref(), Some("canary"));
+        assert_eq!(read(&path, wanted()).unwrap().as_deref(), Some("canary"));
     }
 }

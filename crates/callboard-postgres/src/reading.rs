@@ -15,9 +15,6 @@ pub(crate) struct Statements {
     pub(crate) streams: String,
     pub(crate) get: String,
     pub(crate) scan: String,
-    pub(crate) claim: String,
-    pub(crate) renew: String,
-    pub(crate) release: String,
     pub(crate) begin_session: String,
     pub(crate) renew_session: String,
     pub(crate) end_session: String,
@@ -46,9 +43,6 @@ impl Statements {
                      AND (expires IS NULL OR expires > callboard.millis($4)) \
                  ORDER BY key LIMIT $5",
             ),
-            claim: make("SELECT fence, held_by, held_until FROM callboard.claim($1, $2, $3, $4)"),
-            renew: make("SELECT made, fence FROM callboard.renew($1, $2, $3, $4)"),
-            release: make("SELECT made, fence FROM callboard.release($1, $2)"),
             begin_session: make(
                 "SELECT session, taken_about, taken_left FROM callboard.begin_session($1, $2, $3, $4, $5)",
             ),

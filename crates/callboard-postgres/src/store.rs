@@ -2,27 +2,25 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callboard::messages::Timestamp;
 use callboard::storage::{
-    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    Append, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
     Storage, StorageError, StorageFuture, Watch,
 };
 use futures::FutureExt as _;
 use futures::future::ready;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use crate::batch::Waiting;
-use crate::feed::Feed;
 use crate::lane::{Message, unavailable};
-use crate::link::{Failure, Link, delays, shown, stopped};
-use crate::operation::{self, Operation, from_server, to_server};
-use crate::reading::{self, Statements, end_of};
+use crate::link::stopped;
+use crate::operation::{Operation, from_server, to_server};
+use crate::readers::Readers;
+use crate::reading::{self, end_of};
 use crate::{ConnectError, PostgresConfig, sizes, thread};
 
 /// The bound of the queue of writes, in units of [`UNIT`] bytes: 128 MiB, or 16,384 small writes.
@@ -59,20 +57,8 @@ pub struct Postgres {
     config: Arc<PostgresConfig>,
     messages: mpsc::UnboundedSender<Message>,
     permits: Arc<Semaphore>,
-    reading: Arc<Reading>,
+    readers: Arc<Readers>,
     runtime: Handle,
-}
-
-/// What reads share.
-pub(crate) struct Reading {
-    pub(crate) config: Arc<PostgresConfig>,
-    pub(crate) statements: Statements,
-    pub(crate) links: Vec<Link>,
-    pub(crate) next: AtomicUsize,
-    pub(crate) sessions: Link,
-    /// The id of the lane, which no other handle has had.
-    pub(crate) lane: watch::Receiver<i64>,
-    pub(crate) feed: Arc<Feed>,
 }
 
 impl Postgres {
@@ -91,8 +77,8 @@ impl Postgres {
     /// As [`Postgres::connect`].
     pub async fn connect_with(config: PostgresConfig) -> Result<Self, ConnectError> {
         let config = Arc::new(config);
-        let thread::Started { messages, reading, runtime } = thread::start(Arc::clone(&config)).await?;
-        Ok(Self { config, messages, permits: Arc::new(Semaphore::new(QUEUE as usize)), reading, runtime })
+        let thread::Started { messages, readers, runtime } = thread::start(Arc::clone(&config)).await?;
+        Ok(Self { config, messages, permits: Arc::new(Semaphore::new(QUEUE as usize)), readers, runtime })
     }
 
     /// Closes the store: what was issued is written, and later calls fail with [`StorageError::Stopped`]. Closing again is fine.
@@ -122,8 +108,8 @@ impl Postgres {
     }
 
     /// Asks a reader, on the store's own thread.
-    fn ask<T: Send + 'static>(&self, asking: impl FnOnce(Arc<Reading>) -> StorageFuture<T>) -> StorageFuture<T> {
-        let asked = self.runtime.spawn(asking(Arc::clone(&self.reading)));
+    fn ask<T: Send + 'static>(&self, asking: impl FnOnce(Arc<Readers>) -> StorageFuture<T>) -> StorageFuture<T> {
+        let asked = self.runtime.spawn(asking(Arc::clone(&self.readers)));
         Box::pin(async move { asked.await.unwrap_or_else(|_| Err(stopped())) })
     }
 }
@@ -139,64 +125,6 @@ fn enqueue(
     Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
 }
 
-impl Reading {
-    /// Asks until there is an answer, or the patience is over. The statement is one that may be made twice.
-    async fn rows(
-        &self,
-        key: &Key,
-        statement: impl Fn(&Statements) -> &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>, StorageError> {
-        let link = &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()];
-        self.rows_by(link, key, statement(&self.statements), parameters).await
-    }
-
-    /// As [`Reading::rows`], on the connection for sessions: no large read holds a renewal up.
-    async fn about_sessions(
-        &self,
-        statement: impl Fn(&Statements) -> &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>, StorageError> {
-        self.rows_by(&self.sessions, &Key::new([]), statement(&self.statements), parameters).await
-    }
-
-    /// What is never the same for two calls.
-    fn token(&self) -> String {
-        format!("{} {}", *self.lane.borrow(), self.next.fetch_add(1, Ordering::Relaxed))
-    }
-
-    async fn rows_by(
-        &self,
-        link: &Link,
-        key: &Key,
-        statement: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>, StorageError> {
-        let mut waits = delays();
-        let mut trouble = None;
-        let asking = async {
-            self.feed.covered().await;
-            loop {
-                let client = link.client().await?;
-                let asked = client.query_typed(statement, parameters).await;
-                let Err(error) = asked else { return asked.map_err(|error| unavailable(&shown(&error))) };
-                match Failure::of(&error) {
-                    Failure::Broken | Failure::TakenBack => {}
-                    Failure::Damaged => return Err(StorageError::Corrupt { key: key.clone(), detail: shown(&error) }),
-                    Failure::LaneGone | Failure::Refused => return Err(unavailable(&shown(&error))),
-                }
-                trouble = Some(shown(&error));
-                tokio::time::sleep(waits.next().unwrap_or_default()).await;
-            }
-        };
-        let Ok(answer) = tokio::time::timeout(self.config.patience * 2, asking).await else {
-            link.discard();
-            return Err(unavailable(&trouble.unwrap_or_else(|| link.trouble())));
-        };
-        answer
-    }
-}
-
 impl Storage for Postgres {
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
         match sizes::check_append(&append) {
@@ -207,11 +135,11 @@ impl Storage for Postgres {
 
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
         let (stream, from, limit) = (stream.clone(), to_server(from), to_server(limit as u64));
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let name = stream.as_bytes();
                 let parameters = [(&name as _, Type::BYTEA), (&from as _, Type::INT8), (&limit as _, Type::INT8)];
-                let rows = reading.rows(&stream, |statements| &statements.read, &parameters).await?;
+                let rows = readers.rows(&stream, |statements| &statements.read, &parameters).await?;
                 rows.iter().map(|row| reading::record(&stream, row)).collect()
             })
         })
@@ -219,10 +147,10 @@ impl Storage for Postgres {
 
     fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
         let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let parameters = [(&begin as _, Type::BYTEA), (&end as _, Type::BYTEA)];
-                let rows = reading.rows(&Key::new([]), |statements| &statements.streams, &parameters).await?;
+                let rows = readers.rows(&Key::new([]), |statements| &statements.streams, &parameters).await?;
                 rows.iter().map(reading::name).collect()
             })
         })
@@ -235,11 +163,11 @@ impl Storage for Postgres {
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
         let (key, moment) = (key.clone(), self.config.moment());
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let name = key.as_bytes();
                 let parameters = [(&name as _, Type::BYTEA), (&moment as _, Type::INT8)];
-                let rows = reading.rows(&key, |statements| &statements.get, &parameters).await?;
+                let rows = readers.rows(&key, |statements| &statements.get, &parameters).await?;
                 Ok(rows.first().map(reading::entry).transpose()?.map(|(_, entry)| entry))
             })
         })
@@ -261,7 +189,7 @@ impl Storage for Postgres {
         let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
         let after = after.map(|key| key.as_bytes().to_vec());
         let (moment, limit) = (self.config.moment(), to_server(limit as u64));
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let parameters = [
                     (&begin as _, Type::BYTEA),
@@ -270,80 +198,23 @@ impl Storage for Postgres {
                     (&moment as _, Type::INT8),
                     (&limit as _, Type::INT8),
                 ];
-                let rows = reading.rows(&Key::new([]), |statements| &statements.scan, &parameters).await?;
+                let rows = readers.rows(&Key::new([]), |statements| &statements.scan, &parameters).await?;
                 rows.iter().map(reading::entry).collect()
             })
         })
     }
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
-        self.reading.feed.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        if let Err(error) = sizes::check_claim(stream, owner) {
-            return ready(Err(error)).boxed();
-        }
-        let (stream, owner) = (stream.clone(), owner.as_bytes().to_vec());
-        let (ttl, moment) = (operation::millis(ttl_secs), self.config.moment());
-        self.ask(move |reading| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [
-                    (&name as _, Type::BYTEA),
-                    (&owner as _, Type::BYTEA),
-                    (&ttl as _, Type::INT8),
-                    (&moment as _, Type::INT8),
-                ];
-                let rows = reading.rows(&stream, |statements| &statements.claim, &parameters).await?;
-                let row = only(&rows)?;
-                if let Some(fence) = row.get::<_, Option<i64>>(0) {
-                    return Ok(operation::fence(fence));
-                }
-                let owner = String::from_utf8_lossy(row.get(1)).into_owned();
-                let until = Timestamp::from_millis(from_server(row.get(2)));
-                Err(StorageError::Held { stream, owner, until })
-            })
-        })
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        let (stream, fence, ttl, moment) =
-            (stream.clone(), to_server(fence.0), operation::millis(ttl_secs), self.config.moment());
-        self.ask(move |reading| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [
-                    (&name as _, Type::BYTEA),
-                    (&fence as _, Type::INT8),
-                    (&ttl as _, Type::INT8),
-                    (&moment as _, Type::INT8),
-                ];
-                let rows = reading.rows(&stream, |statements| &statements.renew, &parameters).await?;
-                unless_fenced(stream, only(&rows)?)
-            })
-        })
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let (stream, fence) = (stream.clone(), to_server(fence.0));
-        self.ask(move |reading| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [(&name as _, Type::BYTEA), (&fence as _, Type::INT8)];
-                let rows = reading.rows(&stream, |statements| &statements.release, &parameters).await?;
-                unless_fenced(stream, only(&rows)?)
-            })
-        })
+        self.readers.feed.watch(prefix)
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
         let NewSession { name, about, lease } = new;
         let lease = to_server(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).min(i64::MAX / 4);
         let moment = self.config.moment();
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
-                let token = reading.token();
+                let token = readers.token();
                 let (name_bytes, about) = (name.as_bytes(), &*about);
                 let parameters = [
                     (&name_bytes as _, Type::BYTEA),
@@ -352,7 +223,7 @@ impl Storage for Postgres {
                     (&token as _, Type::TEXT),
                     (&moment as _, Type::INT8),
                 ];
-                let rows = reading.about_sessions(|statements| &statements.begin_session, &parameters).await?;
+                let rows = readers.about_sessions(|statements| &statements.begin_session, &parameters).await?;
                 let row = only(&rows)?;
                 if let Some(id) = row.get::<_, Option<i64>>(0) {
                     return Ok(SessionId(from_server(id)));
@@ -365,11 +236,11 @@ impl Storage for Postgres {
 
     fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
         let moment = self.config.moment();
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let (session, about) = (to_server(id.0), &*about);
                 let parameters = [(&session as _, Type::INT8), (&about as _, Type::BYTEA), (&moment as _, Type::INT8)];
-                let rows = reading.about_sessions(|statements| &statements.renew_session, &parameters).await?;
+                let rows = readers.about_sessions(|statements| &statements.renew_session, &parameters).await?;
                 if rows.is_empty() { Err(id.has_ended()) } else { Ok(()) }
             })
         })
@@ -377,12 +248,12 @@ impl Storage for Postgres {
 
     fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
         let moment = self.config.moment();
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let session = to_server(id.0);
                 let parameters =
                     [(&session as _, Type::INT8), (&only_if_expired as _, Type::BOOL), (&moment as _, Type::INT8)];
-                let rows = reading.about_sessions(|statements| &statements.end_session, &parameters).await?;
+                let rows = readers.about_sessions(|statements| &statements.end_session, &parameters).await?;
                 match only(&rows)?.get::<_, Option<i64>>(0) {
                     None => Ok(()),
                     Some(left) => Err(StorageError::SessionLives { left: Duration::from_millis(from_server(left)) }),
@@ -393,21 +264,25 @@ impl Storage for Postgres {
 
     fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
         let moment = self.config.moment();
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let parameters = [(&moment as _, Type::INT8)];
-                let rows = reading.about_sessions(|statements| &statements.sessions, &parameters).await?;
+                let rows = readers.about_sessions(|statements| &statements.sessions, &parameters).await?;
                 Ok(rows.iter().map(reading::session).collect())
             })
         })
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
-        self.ask(move |reading| {
+        self.ask(move |readers| {
             Box::pin(async move {
                 let session = to_server(id.0);
                 let parameters = [(&session as _, Type::INT8)];
-                reading.about_sessions(|statements| &statements.forget_session, &parameters).await.map(drop)
+                readers.about_sessions(|statements| &statements.forget_session, &parameters).await.map(drop)
             })
         })
     }
@@ -419,10 +294,6 @@ impl Storage for Postgres {
 
 fn only(rows: &[Row]) -> Result<&Row, StorageError> {
     rows.first().ok_or_else(|| unavailable("the server's answer has no row"))
-}
-
-fn unless_fenced(stream: Key, row: &Row) -> Result<(), StorageError> {
-    if row.get(0) { Ok(()) } else { Err(StorageError::Fenced { key: stream, current: from_server(row.get(1)) }) }
 }
 
 impl fmt::Debug for Postgres {

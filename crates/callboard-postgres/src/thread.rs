@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::feed::{Feed, KEPT};
 use crate::lane::{Lane, Message};
 use crate::link::{Link, dial, shown};
+use crate::readers::Readers;
 use crate::reading::Statements;
 use crate::schema::check_usable;
-use crate::store::Reading;
 use crate::tls::Tls;
 use crate::watchers::Watchers;
 use crate::{ConnectError, PostgresConfig};
@@ -20,7 +20,7 @@ use crate::{ConnectError, PostgresConfig};
 /// How a store reaches its thread.
 pub(crate) struct Started {
     pub(crate) messages: mpsc::UnboundedSender<Message>,
-    pub(crate) reading: Arc<Reading>,
+    pub(crate) readers: Arc<Readers>,
     pub(crate) runtime: Handle,
 }
 
@@ -48,11 +48,12 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
     let links: Vec<Link> = (0..config.readers).map(|_| link()).collect();
     let (ids, lane_id) = watch::channel(0);
     let mut lane = Lane::new(Arc::clone(&config), link(), watchers, ids);
-    if let Err(error) = lane.register().await {
-        let detail = error.to_string();
+    let registered = tokio::time::timeout(config.patience, lane.register()).await;
+    if let Err(detail) = registered.map_or_else(|_| Err(lane.trouble()), |done| done.map_err(|error| error.to_string()))
+    {
         return drop(report.send(Err(ConnectError::Server { address: config.address(), detail })));
     }
-    let reading = Arc::new(Reading {
+    let readers = Arc::new(Readers {
         config: Arc::clone(&config),
         statements: Statements::new(&config),
         links,
@@ -62,21 +63,21 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
         feed: Arc::clone(&feed),
     });
     let (messages, queue) = mpsc::unbounded_channel();
-    let first = reading.links[0].clone();
+    let first = readers.links[0].clone();
     let feeding = {
         let (config, link) = (Arc::clone(&config), first.clone());
         async move { feed.run(config, link, lane_id).await }
     };
     tokio::spawn(feeding);
     tokio::spawn(keep_clean(config, first));
-    if report.send(Ok(Started { messages, reading, runtime: Handle::current() })).is_ok() {
+    if report.send(Ok(Started { messages, readers, runtime: Handle::current() })).is_ok() {
         lane.run(queue).await;
     }
 }
 
 /// Checks that the database can be used, before the connections that are opened again and again.
 async fn usable(config: &PostgresConfig) -> Result<Tls, ConnectError> {
-    let tls = Tls::new(config)?;
+    let tls = config.tls()?;
     let (client, connection) = dial(config, &tls).await?;
     tokio::select! {
         usable = check_usable(config, &client) => usable?,

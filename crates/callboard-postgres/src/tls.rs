@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
 
-use crate::{ConnectError, PostgresConfig};
+use crate::ConnectError;
 
 /// How a connection is protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +32,16 @@ pub(crate) enum Security {
 pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
-    pub(crate) fn new(config: &PostgresConfig) -> Result<Self, ConnectError> {
-        let fail = |detail: String| ConnectError::Tls { address: config.address(), detail };
+    /// For connections to `address`, which errors name.
+    pub(crate) fn new(security: &Security, address: &str) -> Result<Self, ConnectError> {
+        let fail = |detail: String| ConnectError::Tls { address: address.to_owned(), detail };
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| fail(error.to_string()))?;
-        let builder = match (&config.security, config.root_certificates()) {
-            (Security::Plain, _) => builder.with_root_certificates(rustls::RootCertStore::empty()),
-            (Security::Verified { .. }, Some(path)) => builder.with_root_certificates(read_roots(path)?),
-            (Security::Verified { .. }, None) => {
+        let builder = match security {
+            Security::Plain => builder.with_root_certificates(rustls::RootCertStore::empty()),
+            Security::Verified { roots: Some(path) } => builder.with_root_certificates(read_roots(path)?),
+            Security::Verified { roots: None } => {
                 builder.with_platform_verifier().map_err(|error| fail(error.to_string()))?
             }
         };

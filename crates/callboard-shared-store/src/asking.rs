@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use callboard::storage::StorageError;
+use callboard::storage::{NewSession, SessionId, StorageError};
 use parking_lot::Mutex;
 use tokio::io::{AsyncWriteExt as _, BufReader, BufWriter};
 use tokio::net::UnixStream;
@@ -110,11 +110,12 @@ pub(crate) enum Ended {
     Lost,
 }
 
-/// Sends the calls that were not answered, and those that are made from now on.
+/// Resumes the sessions of this process, and sends the calls that were not answered and those that are made from now on.
 pub(crate) async fn ask(
     stream: UnixStream,
     jobs: &mut mpsc::UnboundedReceiver<Job>,
     unanswered: &Arc<Mutex<Unanswered>>,
+    sessions: Vec<(SessionId, NewSession)>,
 ) -> Ended {
     let (read, write) = stream.into_split();
     // Each in a task of its own: neither a full socket nor a process that does not answer keeps this from closing.
@@ -123,7 +124,13 @@ pub(crate) async fn ask(
     let (frames, to_write) = mpsc::unbounded_channel();
     writing.spawn(write_frames(BufWriter::new(write), to_write));
     let earlier: Vec<u64> = unanswered.lock().calls.keys().copied().collect();
-    earlier.into_iter().for_each(|id| send(&frames, unanswered, id));
+    let resumes = sessions.into_iter().map(|(id, session)| {
+        // Who writes in a session that was ended meanwhile learns it from the write.
+        let call = Call { request: Request::ResumeSession { id, session }, reply: oneshot::channel().0 };
+        unanswered.lock().add(call)
+    });
+    let resumes: Vec<u64> = resumes.collect();
+    resumes.into_iter().chain(earlier).for_each(|id| send(&frames, unanswered, id));
     let reply = loop {
         tokio::select! {
             biased;

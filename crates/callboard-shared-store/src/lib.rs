@@ -11,6 +11,7 @@ mod locks;
 mod opening;
 mod request;
 mod serving;
+mod session_files;
 mod sockets;
 mod store;
 mod thread;

@@ -100,7 +100,7 @@ fn try_open(folder: &Path, clock: &Arc<dyn Clock>, may_be_new: bool) -> Result<A
         // Only if it is still empty.
         let _ = std::fs::remove_dir(folder);
     }
-    let holder = Arc::new(Holder::new(opened?, Arc::clone(clock)));
+    let holder = Arc::new(Holder::new(opened?, Arc::clone(clock), folder));
     let socket = sockets::listen(folder);
     if let Err(error) = &socket {
         tracing::warn!(%error, "no other process can use the store until this one has ended");

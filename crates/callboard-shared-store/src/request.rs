@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use callboard::storage::{
-    Append, Change, Delete, Entry, Expected, Fence, Key, KeyPrefix, NewSession, Put, Record, Sequence, SessionId,
-    SessionInfo, StorageError,
+    Append, Change, Delete, Entry, Expected, Key, KeyPrefix, NewSession, Put, Record, Sequence, SessionId, SessionInfo,
+    StorageError,
 };
 
-use crate::wire::{enums, structs};
+use crate::wire::enums;
 
 /// One call of a store.
 #[derive(Clone, Debug)]
@@ -41,18 +41,6 @@ pub(crate) enum Request {
         after: Option<Key>,
         limit: usize,
     },
-    Claim {
-        claim: Claim,
-    },
-    Renew {
-        stream: Key,
-        fence: Fence,
-        ttl_secs: u64,
-    },
-    Release {
-        stream: Key,
-        fence: Fence,
-    },
     BeginSession {
         new: NewSession,
     },
@@ -68,6 +56,11 @@ pub(crate) enum Request {
     ForgetSession {
         id: SessionId,
     },
+    /// A session of the process that asks, which the process that has the store open may not know.
+    ResumeSession {
+        id: SessionId,
+        session: NewSession,
+    },
     /// From now on, `NextChange` with this number waits for changes under the prefix.
     Watch {
         watch: u64,
@@ -79,26 +72,6 @@ pub(crate) enum Request {
     Unwatch {
         watch: u64,
     },
-}
-
-/// A claim of a stream, and what the claiming process knows of the stream's earlier owner.
-#[derive(Clone, Debug)]
-pub(crate) struct Claim {
-    pub(crate) stream: Key,
-    pub(crate) owner: String,
-    pub(crate) ttl_secs: u64,
-    pub(crate) earlier: Earlier,
-}
-
-/// The process that claimed a stream last, by its lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Earlier {
-    /// It lives, and is not the one that claims now. The owner is that of its claim.
-    Lives { owner: String },
-    /// It has ended, or has released the stream, or there was none.
-    Gone,
-    /// It is the one that claims now.
-    Same,
 }
 
 /// What a call returns.
@@ -139,14 +112,12 @@ enums! {
         5 Put { put },
         6 Delete { delete },
         7 Scan { prefix, after, limit },
-        8 Claim { claim },
-        9 Renew { stream, fence, ttl_secs },
-        10 Release { stream, fence },
         11 BeginSession { new },
         12 RenewSession { id, about },
         13 EndSession { id, only_if_expired },
         14 Sessions {},
         15 ForgetSession { id },
+        19 ResumeSession { id, session },
         16 Watch { watch, prefix },
         17 NextChange { watch },
         18 Unwatch { watch }
@@ -161,10 +132,7 @@ enums! {
         6 Sessions { sessions },
         7 Change { change }
     }
-    Earlier { 0 Lives { owner }, 1 Gone {}, 2 Same {} }
 }
-
-structs! { Claim { stream, owner, ttl_secs, earlier } }
 
 /// The list of an answer is sent in parts of about so many bytes.
 const PART: usize = 1 << 20;
@@ -257,7 +225,6 @@ impl Request {
             }
             (Self::Delete { .. }, StorageError::WrongRevision { actual: None, .. }) => Done::Yes,
             (Self::Put { put }, StorageError::WrongRevision { .. }) if put.expected != Expected::Any => Done::Unknown,
-            (Self::Append { .. }, StorageError::Fenced { .. }) => Done::Unknown,
             _ => Done::No,
         }
     }

@@ -1,6 +1,8 @@
 //! The handle of a shared store.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,19 +11,19 @@ use std::thread::JoinHandle;
 use callboard::env::{Clock, Env};
 use callboard::messages::Durability;
 use callboard::storage::{
-    Append, Change, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
-    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
+    Append, Change, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 use futures::future::ready;
-use futures::{FutureExt as _, StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::asking::{Call, Job};
 use crate::holder::Holder;
-use crate::locks::ClaimLocks;
 use crate::opening::{self, AT_START, Opened};
-use crate::request::{Answer, Claim, Earlier, Request};
+use crate::request::{Answer, Request};
+use crate::session_files::SessionFiles;
 use crate::thread;
 
 /// The most calls of one process that are not answered; more wait.
@@ -33,7 +35,8 @@ const QUEUE: usize = 16_384;
 /// Unix socket. When it ends, or is killed, one of the others opens the files, and the rest connect to that one. Calls that were not
 /// answered by then are made again. What had been acknowledged is there.
 ///
-/// - A claim ends with the process that made it, or with its time. It outlasts the process that had the files open.
+/// - The lease of a session ends with the process that has begun it, or with its time. A session outlasts the process that had the files
+///   open, with a lease that begins anew; one that was ended stays so. When no process that has begun one is left, all are forgotten.
 /// - Writes from other processes are [`Durability::Sync`], whatever they ask for: their acknowledgement is not to be lost with
 ///   a process that they do not know.
 /// - A write with a condition fails with [`StorageError::Unavailable`] if the process that had the files open died before it answered
@@ -80,8 +83,15 @@ pub(crate) struct Core {
     pub(crate) mode: RwLock<Mode>,
     pub(crate) jobs: mpsc::UnboundedSender<Job>,
     permits: Arc<Semaphore>,
-    claims: ClaimLocks,
+    sessions: OwnSessions,
     watches: AtomicU64,
+}
+
+/// The sessions that this handle has begun.
+struct OwnSessions {
+    files: SessionFiles,
+    /// Each as it was begun or renewed last, with its locked file.
+    begun: Mutex<BTreeMap<SessionId, (NewSession, File)>>,
 }
 
 /// Where the files are open.
@@ -102,7 +112,7 @@ impl SharedStore {
         Self::open_with_clock(folder, Env::system().clock())
     }
 
-    /// As [`SharedStore::open`], with entries and claims that expire by `clock` while the files are open here.
+    /// As [`SharedStore::open`], with entries that expire by `clock` while the files are open here.
     ///
     /// # Errors
     /// As [`SharedStore::open`].
@@ -136,7 +146,7 @@ impl SharedStore {
             mode: RwLock::new(mode),
             jobs,
             permits: Arc::new(Semaphore::new(QUEUE)),
-            claims: ClaimLocks::new(folder),
+            sessions: OwnSessions { files: SessionFiles::new(folder), begun: Mutex::default() },
             watches: AtomicU64::new(0),
         });
         let thread = thread::start(Arc::clone(&core), opened, waiting)
@@ -228,6 +238,44 @@ impl Core {
             answered.inspect(move |_| drop(permit)).await
         }
         .boxed()
+    }
+
+    /// What the process that has the files open next has to know before anything else: the sessions of this one.
+    pub(crate) fn own_sessions(&self) -> Vec<(SessionId, NewSession)> {
+        self.sessions.begun.lock().iter().map(|(id, (session, _))| (*id, session.clone())).collect()
+    }
+
+    async fn begin_session(
+        self: Arc<Self>,
+        begun: StorageFuture<SessionId>,
+        session: NewSession,
+    ) -> Result<SessionId, StorageError> {
+        let id = begun.await?;
+        let resumed = match self.sessions.files.make(id, &session) {
+            Ok(file) => {
+                self.sessions.begun.lock().insert(id, (session.clone(), file));
+                // The files may be open elsewhere since it was begun.
+                let request = || Request::ResumeSession { id, session: session.clone() };
+                self.call(|holder| holder.resume_session(id, session.clone()), request, Answer::done).await
+            }
+            Err(error) => {
+                let detail = format!("a session cannot be noted in {}: {error}", self.folder.display());
+                Err(StorageError::Unavailable { detail })
+            }
+        };
+        if let Err(error) = resumed {
+            let _ = self.end_session(id, false).await;
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn end_session(self: &Arc<Self>, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
+        let core = Arc::clone(self);
+        let request = || Request::EndSession { id, only_if_expired };
+        let here = |holder: &Arc<Holder>| Arc::clone(holder).end_session(id, only_if_expired).boxed();
+        let ended = self.call(here, request, Answer::done);
+        ended.inspect_ok(move |()| drop(core.sessions.begun.lock().remove(&id))).boxed()
     }
 
     /// A watch at the process that has the files open, or here.
@@ -347,77 +395,36 @@ impl Storage for SharedStore {
         self.core.watch(prefix)
     }
 
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        let earlier = match self.core.claims.lock(stream, owner) {
-            Ok(earlier) => earlier,
-            Err(error) => {
-                let detail = format!("a claim cannot be noted in {}: {error}", self.core.folder.display());
-                return ready(Err(StorageError::Unavailable { detail })).boxed();
-            }
-        };
-        let is_new = earlier == Earlier::Gone {};
-        let claim = Claim { stream: stream.clone(), owner: owner.to_owned(), ttl_secs, earlier };
-        let there = claim.clone();
-        let claimed = self.core.call(
-            |holder| holder.claim(claim),
-            || Request::Claim { claim: there },
-            |answer| answer.number().map(Fence),
-        );
-        let (core, stream) = (Arc::downgrade(&self.core), stream.clone());
-        claimed
-            .inspect(move |claimed| {
-                if let (Err(_), true, Some(core)) = (claimed, is_new, core.upgrade()) {
-                    core.claims.unlock(&stream);
-                }
-            })
-            .boxed()
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        let request = || Request::Renew { stream: stream.clone(), fence, ttl_secs };
-        self.core.call(|holder| holder.sled.renew(stream, fence, ttl_secs), request, Answer::done)
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let request = || Request::Release { stream: stream.clone(), fence };
-        let released = self.core.call(|holder| holder.release(stream, fence), request, Answer::done);
-        let (core, stream) = (Arc::downgrade(&self.core), stream.clone());
-        released
-            .inspect(move |released| {
-                // `Fenced`: another process has the stream.
-                if let (Ok(()) | Err(StorageError::Fenced { .. }), Some(core)) = (released, core.upgrade()) {
-                    core.claims.unlock(&stream);
-                }
-            })
-            .boxed()
-    }
-
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {
-        let there = new.clone();
-        self.core.call(
-            |holder| holder.sled.begin_session(new),
+        let (session, there) = (new.clone(), new.clone());
+        let begun = self.core.call(
+            |holder| Arc::clone(holder).begin_session(new).boxed(),
             || Request::BeginSession { new: there },
             |answer| answer.number().map(SessionId),
-        )
+        );
+        Arc::clone(&self.core).begin_session(begun, session).boxed()
     }
 
     fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
         let there = Arc::clone(&about);
+        if let Some((session, _)) = self.core.sessions.begun.lock().get_mut(&id) {
+            session.about = Arc::clone(&about);
+        }
         let request = || Request::RenewSession { id, about: there };
         self.core.call(|holder| holder.sled.renew_session(id, about), request, Answer::done)
     }
 
     fn end_session(&self, id: SessionId, only_if_expired: bool) -> StorageFuture<()> {
-        let request = || Request::EndSession { id, only_if_expired };
-        self.core.call(|holder| holder.sled.end_session(id, only_if_expired), request, Answer::done)
+        self.core.end_session(id, only_if_expired)
     }
 
     fn sessions(&self) -> StorageFuture<Vec<SessionInfo>> {
-        self.core.call(|holder| holder.sled.sessions(), || Request::Sessions {}, Answer::sessions)
+        let here = |holder: &Arc<Holder>| Arc::clone(holder).sessions().boxed();
+        self.core.call(here, || Request::Sessions {}, Answer::sessions)
     }
 
     fn forget_session(&self, id: SessionId) -> StorageFuture<()> {
-        self.core.call(|holder| holder.sled.forget_session(id), || Request::ForgetSession { id }, Answer::done)
+        self.core.call(|holder| holder.forget_session(id), || Request::ForgetSession { id }, Answer::done)
     }
 
     fn shutdown_policy(&self) -> ShutdownPolicy {

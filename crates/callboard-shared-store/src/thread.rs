@@ -67,7 +67,7 @@ async fn work(core: &Arc<Core>, mut opened: Opened, mut jobs: mpsc::UnboundedRec
             Opened::Elsewhere(stream) => stream,
         };
         let ended = match UnixStream::from_std(stream) {
-            Ok(stream) if is_of_this_user(&stream) => ask(stream, &mut jobs, &unanswered).await,
+            Ok(stream) if is_of_this_user(&stream) => ask(stream, &mut jobs, &unanswered, core.own_sessions()).await,
             Ok(_) | Err(_) => Ended::Lost,
         };
         if let Ended::Closed(reply) = ended {
@@ -190,6 +190,9 @@ fn issue(
             Job::Call(call) => drop(unanswered.lock().add(call)),
             Job::Close(reply) => closing = Some(reply),
         }
+    }
+    for (id, session) in core.own_sessions() {
+        tokio::spawn(here.holder.resume_session(id, session));
     }
     for (call, was_sent) in unanswered.lock().take() {
         let answer: BoxFuture<'static, _> =

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use callboard::messages::{Durability, Timestamp};
 use callboard::storage::{
-    Append, Change, Delete, Entry, Expected, Fence, Key, KeyPrefix, NewSession, Put, Record, Rider, SessionId,
-    SessionInfo, StorageError,
+    Append, Change, Delete, Entry, Expected, Key, KeyPrefix, NewSession, Put, Record, Rider, SessionId, SessionInfo,
+    StorageError,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -104,7 +104,6 @@ macro_rules! sent_as {
 sent_as! {
     bool as u8 { |it| u8::from(*it), |byte| Some(byte != 0) }
     usize as u64 { |it| *it as u64, |number| number.try_into().ok() }
-    Fence as u64 { |it| it.0, |number| Some(Self(number)) }
     SessionId as u64 { |it| it.0, |number| Some(Self(number)) }
     Duration as u64 {
         |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX), |nanos| Some(Self::from_nanos(nanos))
@@ -216,7 +215,7 @@ macro_rules! structs {
 pub(crate) use structs;
 
 structs! {
-    Append { stream, fence, expected, payload, durability, session, riders }
+    Append { stream, expected, payload, durability, session, riders }
     Put { key, value, expected, ttl_secs, durability, session }
     Delete { key, revision, durability, session }
     Record { sequence, payload }
@@ -263,8 +262,6 @@ enums! {
     StorageError {
         0 WrongSequence { stream, expected, actual },
         1 WrongRevision { key, expected, actual },
-        2 Fenced { key, current },
-        3 Held { stream, owner, until },
         4 Corrupt { key, detail },
         5 TooLarge { what, size, max },
         6 Unavailable { detail },
@@ -298,8 +295,6 @@ mod tests {
         let errors = [
             StorageError::WrongSequence { stream: key(), expected: 1, actual: 2 },
             StorageError::WrongRevision { key: key(), expected: Expected::Revision(3), actual: Some(4) },
-            StorageError::Fenced { key: key(), current: 5 },
-            StorageError::Held { stream: key(), owner: "ä".to_owned(), until: Timestamp::from_millis(6) },
             StorageError::Corrupt { key: key(), detail: "x".to_owned() },
             StorageError::TooLarge { what: "a key".to_owned(), size: 7, max: 8 },
             StorageError::Unavailable { detail: "x".to_owned() },

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use callboard::storage::{
-    Append, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
+    Append, Entry, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
 };
 use callboard::testing::conformance::Subject;
 use callboard_shared_store::SharedStore;
@@ -37,6 +37,17 @@ callboard::storage_conformance! {
     }
 }
 
+// Sessions end with the process that made them, so this is no store of the form `shared`.
+callboard::storage_conformance! {
+    handles side_by_side: {
+        let folder = tempfile::tempdir().unwrap();
+        Subject::new(move |clock| {
+            let store = SharedStore::open_with_clock(folder.path(), clock).unwrap();
+            async move { Arc::new(store) as _ }
+        })
+    }
+}
+
 callboard::storage_conformance! {
     killed killed: |folder| async move { Arc::new(SharedStore::open(folder).unwrap()) as _ }
 }
@@ -50,6 +61,6 @@ struct Elsewhere {
 
 impl Storage for Elsewhere {
     pass_on!(
-        client: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, claims, sessions
+        client: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch, sessions
     );
 }

@@ -94,35 +94,6 @@ async fn of_many_processes_one_opens_the_files_and_all_continue() {
 }
 
 #[tokio::test]
-async fn a_claim_ends_with_the_process_that_made_it() {
-    let (_folder, first, second) = stores();
-    let stream = Key::new(["board", "b"]);
-    let fence = second.claim(&stream, "b", 60).await.unwrap();
-    assert!(matches!(first.claim(&stream, "a", 60).await, Err(StorageError::Held { owner, .. }) if owner == "b"));
-    drop(second);
-    assert!(first.claim(&stream, "a", 60).await.unwrap() > fence);
-}
-
-#[tokio::test]
-async fn a_claim_outlasts_the_process_that_had_the_files_open() {
-    let (folder, first, second) = stores();
-    let stream = Key::new(["board", "b"]);
-    let fence = second.claim(&stream, "b", 60).await.unwrap();
-    second.append(Append { fence, ..append(&stream, 0, "x") }).await.unwrap();
-    drop(first);
-    let third = open(folder.path());
-    let refused = third.claim(&stream, "c", 60).await;
-    assert!(matches!(refused, Err(StorageError::Held { .. })), "{refused:?}");
-    assert_eq!(second.append(Append { fence, ..append(&stream, 1, "y") }).await, Ok(2), "its fence is as it was");
-    // As a board does when it cannot renew.
-    let renewed = second.claim(&stream, "b", 60).await.unwrap();
-    assert!(renewed > fence);
-    assert!(matches!(third.claim(&stream, "c", 60).await, Err(StorageError::Held { owner, .. }) if owner == "b"));
-    drop(second);
-    assert!(third.claim(&stream, "c", 60).await.is_ok());
-}
-
-#[tokio::test]
 async fn a_board_lives_for_those_who_look_also_after_the_files_were_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new());

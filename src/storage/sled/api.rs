@@ -11,7 +11,7 @@ use super::write_state::Applied;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
 use crate::storage::{
-    Append, Delete, Entry, Fence, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
+    Append, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
     ShutdownPolicy, Storage, StorageError, StorageFuture, Watch, limits,
 };
 
@@ -43,6 +43,16 @@ impl Sled {
             Ok(Applied::Soon(answer)) => answered(Arc::clone(&self.shared), answer).boxed(),
             Err(change) => self.submit(|reply| Write::Change(change, reply)),
         }
+    }
+
+    /// Has a session of an earlier process that had the store open count again, unless it is known: for stores that several
+    /// processes share. The id is one that this store has given out.
+    ///
+    /// # Errors
+    /// [`StorageError::Stopped`] if the session has ended.
+    #[doc(hidden)]
+    pub fn resume_session(&self, id: SessionId, session: NewSession) -> StorageFuture<()> {
+        self.change_only(Change::ResumeSession(id, session, self.clock.now().monotonic))
     }
 
     fn change_only(&self, change: Change) -> StorageFuture<()> {
@@ -104,19 +114,6 @@ impl Storage for Sled {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         self.shared.watchers.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        let claim = || Change::Claim { stream: stream.clone(), owner: owner.to_owned(), ttl_secs };
-        self.change(limits::check_claim(stream, owner), claim).map(|fence| fence.map(Fence)).boxed()
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        self.change_only(Change::Renew { stream: stream.clone(), fence, ttl_secs })
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        self.change_only(Change::Release { stream: stream.clone(), fence })
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

@@ -3,10 +3,10 @@
 use sled::{IVec, Tree};
 
 use super::read_error::ReadError;
-use super::rows::{self, HeadRow};
+use super::rows;
 use crate::storage::recent::Recent;
 use crate::storage::stream_head::StreamHead;
-use crate::storage::{Key, StorageError, codec};
+use crate::storage::{Key, StorageError};
 
 /// What is remembered, or was just loaded.
 pub(super) fn remembered<'a, V>(
@@ -20,12 +20,10 @@ pub(super) fn remembered<'a, V>(
     Ok(recent.get(key).expect("it is there or was put there"))
 }
 
-pub(super) fn load_head(tree: &Tree, stream: &Key, session: u64) -> Result<StreamHead, ReadError> {
-    let stored = tree.get(rows::head(stream))?;
-    let stored = stored.map(|row| codec::decode::<HeadRow>(&row)).transpose().map_err(|error| error.to_string())?;
+pub(super) fn load_head(tree: &Tree, stream: &Key) -> Result<StreamHead, ReadError> {
     let mut records = tree.range(rows::record(stream, 0)..=rows::record(stream, u64::MAX)).keys();
     let sequence = |row: sled::Result<IVec>| rows::number_of(&row?).ok_or(ReadError::from("a row has no number"));
-    let first = records.next().map(sequence).transpose()?;
-    let last = records.next_back().map(sequence).transpose()?;
-    Ok(HeadRow::head(stored, first.map(|first| (first, last.unwrap_or(first))), session))
+    let Some(first) = records.next().map(sequence).transpose()? else { return Ok(StreamHead::default()) };
+    let last = records.next_back().map(sequence).transpose()?.unwrap_or(first);
+    Ok(StreamHead { last, purged: first - 1 })
 }

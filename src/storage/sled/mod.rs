@@ -73,7 +73,7 @@ const SLED_UNLOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// same without blocking.
 ///
 /// ```
-/// use callboard::storage::{Append, Durability, Fence, Key, Sled, Storage};
+/// use callboard::storage::{Append, Durability, Key, Sled, Storage};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,10 +9,8 @@ use sled::IVec;
 use super::payloads::PayloadName;
 use crate::messages::Timestamp;
 use crate::storage::codec::Stored;
-use crate::storage::stream_head::{Claim, StreamHead};
-use crate::storage::{Fence, Key, Revision, Sequence};
+use crate::storage::{Key, Revision, Sequence};
 
-const HEAD: u8 = b'h';
 const RECORD: u8 = b's';
 pub(super) const VALUE: u8 = b'v';
 pub(super) const EXPIRY: u8 = b'x';
@@ -29,10 +27,6 @@ fn join(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     row.push(kind);
     parts.iter().for_each(|part| row.extend_from_slice(part));
     row
-}
-
-pub(super) fn head(stream: &Key) -> Vec<u8> {
-    join(HEAD, &[stream.as_bytes()])
 }
 
 pub(super) fn value(key: &Key) -> Vec<u8> {
@@ -184,9 +178,9 @@ impl<'a> PayloadRow<'a> {
 pub(super) struct Progress {
     /// Syncs so far.
     pub(super) sync: u64,
-    /// The last revision, fence or session that was given out.
+    /// The last revision or id of a session that was given out.
     pub(super) last_number: u64,
-    /// How often the store has been opened; claims and leases of earlier sessions are void.
+    /// How often the store has been opened.
     pub(super) session: u64,
 }
 
@@ -194,37 +188,6 @@ impl Stored for Progress {
     const SCHEMA: u16 = 0xF001;
     const VERSION: u16 = 1;
     const NAME: &'static str = "sled-progress";
-}
-
-/// What cannot be derived from a stream's records. Streams that were never claimed have no such row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct HeadRow {
-    last: Sequence,
-    fence: u64,
-    claim: Option<(String, Timestamp)>,
-    session: u64,
-}
-
-impl HeadRow {
-    pub(super) fn new(head: &StreamHead, session: u64) -> Self {
-        let claim = head.claim.as_ref().map(|claim| (claim.owner.clone(), claim.until));
-        Self { last: head.last, fence: head.fence.0, claim, session }
-    }
-
-    /// A head of this row and the first and last record that the stream has.
-    pub(super) fn head(row: Option<Self>, records: Option<(Sequence, Sequence)>, session: u64) -> StreamHead {
-        let Self { last, fence, claim, session: claimed_in } =
-            row.unwrap_or(Self { last: 0, fence: 0, claim: None, session });
-        let (purged, last) = records.map_or((last, last), |(first, newest)| (first - 1, newest));
-        let claim = claim.filter(|_| claimed_in == session).map(|(owner, until)| Claim { owner, until });
-        StreamHead { last, purged, fence: Fence(fence), claim }
-    }
-}
-
-impl Stored for HeadRow {
-    const SCHEMA: u16 = 0xF002;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "sled-head";
 }
 
 #[cfg(test)]
@@ -239,9 +202,7 @@ mod tests {
     #[test]
     fn rows_of_this_version_keep_their_bytes() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-        let at = Timestamp::from_millis(1_767_225_600_000);
         golden::check(folder, &Progress { sync: 300, last_number: 1 << 40, session: 3 });
-        golden::check(folder, &HeadRow { last: 5, fence: 70_000, claim: Some(("worker".into(), at)), session: 3 });
     }
 
     #[test]

@@ -8,7 +8,7 @@ use sled::IVec;
 use super::loading::{load_head, remembered};
 use super::read_error::ReadError;
 use super::row_batch::RowBatch;
-use super::rows::{self, HeadRow, PayloadRow, Progress};
+use super::rows::{self, PayloadRow, Progress};
 use super::writes::Change;
 use crate::messages::Timestamp;
 use crate::storage::codec;
@@ -16,8 +16,7 @@ use crate::storage::recent::Recent;
 use crate::storage::sessions::Sessions;
 use crate::storage::stream_head::StreamHead;
 use crate::storage::{
-    self as storage, Append, Delete, Entry, Expected, Fence, Key, Put, Revision, Rider, Sequence, SessionId,
-    StorageError,
+    self as storage, Append, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionId, StorageError,
 };
 
 /// Streams and values whose state the writer remembers.
@@ -36,6 +35,14 @@ impl From<StorageError> for StageError {
     fn from(error: StorageError) -> Self {
         Self::Refused(error)
     }
+}
+
+/// What a key held.
+enum Displaced {
+    Nothing,
+    /// A row whose value has expired.
+    Expired,
+    Live,
 }
 
 /// The writer's knowledge of what is stored, and the batch in the making.
@@ -63,23 +70,14 @@ impl Staging {
     pub(super) fn stage(&mut self, change: Change, now: Timestamp) -> Result<u64, StageError> {
         match change {
             Change::Append(append) => self.append(append, now),
-            Change::Purge { stream, up_to } => self.purge(&stream, up_to, now),
+            Change::Purge { stream, up_to } => self.purge(&stream, up_to),
             Change::Put(put) => self.put(put, now),
             Change::Delete(delete) => self.delete(delete, now),
-            Change::Claim { stream, owner, ttl_secs } => {
-                let fence = Fence(self.next_number());
-                self.update_head(&stream, |head| head.claim(&stream, &owner, ttl_secs, fence, now).map(|fence| fence.0))
-            }
-            Change::Renew { stream, fence, ttl_secs } => {
-                self.update_head(&stream, |head| head.renew(&stream, fence, ttl_secs, now).map(|()| 0))
-            }
-            Change::Release { stream, fence } => {
-                self.update_head(&stream, |head| head.release(&stream, fence, now).map(|()| 0))
-            }
             Change::BeginSession(new, now) => {
                 let id = SessionId(self.next_number());
                 Ok(self.sessions.begin(id, new, now)?.0)
             }
+            Change::ResumeSession(id, new, now) => Ok(self.sessions.resume(id, new, now).map(|()| 0)?),
             Change::RenewSession(id, about, now) => Ok(self.sessions.renew(id, about, now).map(|()| 0)?),
             Change::EndSession { id, only_if_expired, now } => {
                 Ok(self.sessions.end(id, only_if_expired, now).map(|()| 0)?)
@@ -92,13 +90,13 @@ impl Staging {
     }
 
     fn append(&mut self, append: Append, now: Timestamp) -> Result<u64, StageError> {
-        let Append { stream, fence, expected, payload, durability: _, session, riders } = append;
+        let Append { stream, expected, payload, durability: _, session, riders } = append;
         self.sessions.check(session)?;
         // What could refuse a rider comes before the append is admitted.
         for Rider::Put { key, .. } | Rider::Delete { key } in &riders {
             self.value_row(key, &rows::value(key))?;
         }
-        let sequence = self.head(&stream)?.append(&stream, fence, expected)?;
+        let sequence = self.head(&stream)?.append(&stream, expected)?;
         let row = rows::record(&stream, sequence);
         self.rows.hold(row, 0, None, &payload).map_err(StageError::Broken)?;
         for rider in riders {
@@ -120,20 +118,21 @@ impl Staging {
             }
             Rider::Delete { key } => {
                 let row = rows::value(&key);
-                if self.displace(&key, &row, Expected::Any, now)? {
-                    self.remove(key, row);
+                match self.displace(&key, &row, Expected::Any, now)? {
+                    Displaced::Nothing => {}
+                    Displaced::Expired => self.rows.write(row, None),
+                    Displaced::Live => self.remove(key, row),
                 }
             }
         }
         Ok(())
     }
 
-    fn purge(&mut self, stream: &Key, up_to: Sequence, now: Timestamp) -> Result<u64, StageError> {
-        let removed = self.head(stream)?.purge(up_to, now);
+    fn purge(&mut self, stream: &Key, up_to: Sequence) -> Result<u64, StageError> {
+        let removed = self.head(stream)?.purge(up_to);
         for sequence in removed {
             self.rows.remove(rows::record(stream, sequence)).map_err(StageError::Broken)?;
         }
-        self.write_head(stream)?;
         Ok(0)
     }
 
@@ -194,10 +193,16 @@ impl Staging {
         Ok(sealed)
     }
 
-    /// Checks what a key holds, and forgets what was noted because of it; whether there is a row, which the caller replaces or removes.
-    fn displace(&mut self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<bool, StorageError> {
+    /// Checks what a key holds, and forgets what was noted because of it. The caller replaces or removes the row.
+    fn displace(
+        &mut self,
+        key: &Key,
+        row: &[u8],
+        expected: Expected,
+        now: Timestamp,
+    ) -> Result<Displaced, StorageError> {
         if let Some(revision) = self.plain.get(key) {
-            return expected.check(key, Some(*revision)).map(|()| true);
+            return expected.check(key, Some(*revision)).map(|()| Displaced::Live);
         }
         let sealed = self.value_row(key, row)?;
         let payload_row = sealed.as_deref().and_then(|sealed| PayloadRow::unseal(row, sealed).ok());
@@ -206,7 +211,11 @@ impl Staging {
         if let Some(payload_row) = &payload_row {
             self.rows.forget_notes(row, payload_row);
         }
-        Ok(payload_row.is_some())
+        Ok(match (&payload_row, live) {
+            (None, _) => Displaced::Nothing,
+            (Some(_), None) => Displaced::Expired,
+            (Some(_), Some(_)) => Displaced::Live,
+        })
     }
 
     fn next_number(&mut self) -> u64 {
@@ -217,32 +226,8 @@ impl Staging {
     // Heads.
 
     fn head(&mut self, stream: &Key) -> Result<&mut StreamHead, StorageError> {
-        let Self { rows, heads, progress, .. } = self;
-        remembered(heads, stream, || load_head(rows.tree(), stream, progress.session))
-    }
-
-    fn update_head(
-        &mut self,
-        stream: &Key,
-        decision: impl FnOnce(&mut StreamHead) -> Result<u64, StorageError>,
-    ) -> Result<u64, StageError> {
-        let decided = decision(self.head(stream)?)?;
-        self.write_head(stream)?;
-        Ok(decided)
-    }
-
-    /// Stores the part of a head that cannot be derived from the stream's records.
-    fn write_head(&mut self, stream: &Key) -> Result<(), StageError> {
-        let session = self.progress.session;
-        let head = self.head(stream)?;
-        let claimed = head.fence != Fence::FIRST;
-        let stored = claimed.then(|| IVec::from(codec::encode(&HeadRow::new(head, session))));
-        let row = rows::head(stream);
-        // Most streams are never claimed and have no such row to remove; one that cannot be read is removed.
-        if claimed || !matches!(self.rows.row(&row), Ok(None)) {
-            self.rows.write(row, stored);
-        }
-        Ok(())
+        let Self { rows, heads, .. } = self;
+        remembered(heads, stream, || load_head(rows.tree(), stream))
     }
 
     // The end of a batch.

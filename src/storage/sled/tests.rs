@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tempfile::TempDir;
 
 use super::*;
-use crate::storage::{Append, Durability, Expected, Key, Put, Sequence, Storage};
+use crate::storage::{Append, Durability, Expected, Key, Put, Rider, Sequence, Storage};
 
 /// Records every sync, and fails one step on demand: `db` is the sync of that file; `write payload` writes half of it.
 #[derive(Clone, Default)]
@@ -107,6 +107,56 @@ async fn a_long_payload_is_synced_with_its_name_before_the_record_and_the_acknow
     recorder.note("acknowledged");
     assert_eq!(recorder.take(), ["payload", "payloads", "db", "acknowledged"]);
     assert_eq!(store.read(&Key::new(["a"]), 1, 1).await.unwrap()[0].payload[..], payload[..]);
+}
+
+#[tokio::test]
+async fn a_long_rider_of_a_short_append_is_synced_with_its_name_before_the_acknowledgement() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let value: Arc<[u8]> = vec![7; 64 << 10].into();
+    let riders = vec![Rider::Put { key: Key::new(["k"]), value: Arc::clone(&value) }];
+    store.append(Append { riders, ..append("a", 0, b"x", Durability::Sync) }).await.unwrap();
+    recorder.note("acknowledged");
+    assert_eq!(recorder.take(), ["payload", "payloads", "db", "acknowledged"]);
+    let riders = vec![Rider::Delete { key: Key::new(["k"]) }];
+    assert!(store.get(&Key::new(["k"])).await.unwrap().is_some_and(|entry| entry.value == value));
+    store.append(Append { riders, ..append("a", 1, b"x", Durability::Sync) }).await.unwrap();
+    store.append(append("a", 2, b"x", Durability::Sync)).await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("payloads")).unwrap().count(), 0, "nothing refers to it");
+}
+
+#[tokio::test]
+async fn an_append_whose_writing_has_failed_at_any_step_is_there_with_all_riders_or_with_none() {
+    let steps = ["db", "create payload", "write payload", "payload", "rename payload", "payloads", "write synced"];
+    let (old, new): (Arc<[u8]>, Arc<[u8]>) = (b"old".as_slice().into(), vec![2; 70_000].into());
+    let (mut with, mut without) = (0, 0);
+    for step in steps {
+        let (recorder, folder) = (Recorder::default(), folder());
+        let store = recorder.open(&folder);
+        for key in ["deleted", "replaced"] {
+            store.put_if_revision(Put::new(Key::new([key]), Arc::clone(&old))).await.unwrap();
+        }
+        recorder.fail(step);
+        let riders = vec![
+            Rider::Put { key: Key::new(["new"]), value: Arc::clone(&new) },
+            Rider::Put { key: Key::new(["replaced"]), value: Arc::clone(&new) },
+            Rider::Delete { key: Key::new(["deleted"]) },
+        ];
+        let failed = store.append(Append { riders, ..append("a", 0, &[1; 70_000], Durability::Sync) }).await;
+        assert!(matches!(failed, Err(StorageError::Stopped { .. })), "{step}: {failed:?}");
+        drop(store);
+        *recorder.failing.lock() = None;
+        let reopened = recorder.open(&folder);
+        let all = Key::new([]).children();
+        let values = reopened.scan(&all, None, 9).await.unwrap();
+        let values: Vec<_> = values.into_iter().map(|(key, entry)| (key, entry.value)).collect();
+        let is_there = !reopened.read(&Key::new(["a"]), 1, 9).await.unwrap().is_empty();
+        let names = if is_there { ["new", "replaced"] } else { ["deleted", "replaced"] };
+        let value = if is_there { &new } else { &old };
+        assert_eq!(values, names.map(|name| (Key::new([name]), Arc::clone(value))), "{step}");
+        *(if is_there { &mut with } else { &mut without }) += 1;
+    }
+    assert!(with > 0 && without > 0, "{with} {without}");
 }
 
 #[tokio::test]

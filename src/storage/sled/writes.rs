@@ -7,9 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::payloads::MAX_INLINE;
 use crate::messages::Timestamp;
-use crate::storage::{
-    Append, Delete, Durability, Fence, Key, NewSession, Put, Rider, Sequence, SessionId, StorageError,
-};
+use crate::storage::{Append, Delete, Durability, Key, NewSession, Put, Rider, Sequence, SessionId, StorageError};
 
 /// The sender of an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StorageError>>;
@@ -25,7 +23,7 @@ pub(super) struct Request {
 
 /// The operation of a request.
 pub(super) enum Write {
-    /// A change that is answered with a number: a sequence, a revision, a fence, the id of a session, or 0.
+    /// A change that is answered with a number: a sequence, a revision, the id of a session, or 0.
     Change(Change, Reply<u64>),
     /// Wakes the writer: what callers have applied has to be synced.
     Wake,
@@ -39,10 +37,8 @@ pub(super) enum Change {
     Purge { stream: Key, up_to: Sequence },
     Put(Put),
     Delete(Delete),
-    Claim { stream: Key, owner: String, ttl_secs: u64 },
-    Renew { stream: Key, fence: Fence, ttl_secs: u64 },
-    Release { stream: Key, fence: Fence },
     BeginSession(NewSession, Duration),
+    ResumeSession(SessionId, NewSession, Duration),
     RenewSession(SessionId, Arc<[u8]>, Duration),
     EndSession { id: SessionId, only_if_expired: bool, now: Duration },
     ForgetSession(SessionId),
@@ -56,10 +52,8 @@ impl Change {
             Self::Put(put) => put.value.len() <= MAX_INLINE && put.ttl_secs.is_none(),
             Self::Delete(_) => true,
             Self::Purge { .. }
-            | Self::Claim { .. }
-            | Self::Renew { .. }
-            | Self::Release { .. }
             | Self::BeginSession(..)
+            | Self::ResumeSession(..)
             | Self::RenewSession(..)
             | Self::EndSession { .. }
             | Self::ForgetSession(_) => false,
@@ -71,11 +65,13 @@ impl Change {
             Self::Append(append) => append.durability,
             Self::Put(put) => put.durability,
             Self::Delete(delete) => delete.durability,
-            Self::Purge { .. } | Self::Claim { .. } | Self::Renew { .. } | Self::Release { .. } => Durability::Buffered,
+            Self::Purge { .. } => Durability::Buffered,
             // Nothing of them is on disk.
-            Self::BeginSession(..) | Self::RenewSession(..) | Self::EndSession { .. } | Self::ForgetSession(_) => {
-                Durability::Memory
-            }
+            Self::BeginSession(..)
+            | Self::ResumeSession(..)
+            | Self::RenewSession(..)
+            | Self::EndSession { .. }
+            | Self::ForgetSession(_) => Durability::Memory,
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::checks::{Checks, OTHER_COPY};
 use super::codec::MAX_PAYLOAD;
-use super::{Append, Delete, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
+use super::{Append, Delete, Durability, Expected, Key, Put, Sequence, Storage, StorageError};
 use crate::messages::Timestamp;
 
 /// The version of the text that is written, and the newest that is read.
@@ -29,7 +29,7 @@ const PAGE: usize = 256;
 /// [`Transfer::import`]). The value is how much was moved.
 ///
 /// What moves: the records of all streams with their sequences, and all values with their expiry dates. What does not:
-/// revisions, fences and claims, which belong to a store and its processes; and queues, which are derived from the
+/// revisions and sessions, which belong to a store and its processes; and queues, which are derived from the
 /// journals and rebuilt from them.
 ///
 /// ```
@@ -341,9 +341,7 @@ impl<'a> Target<'a> {
                 wrong(format!("an earlier line has a value of {key}; {OTHER_COPY}"))
             }
             StorageError::TooLarge { .. } => wrong(format!("{error}; {OTHER_COPY}")),
-            StorageError::Fenced { .. }
-            | StorageError::Held { .. }
-            | StorageError::NameTaken { .. }
+            StorageError::NameTaken { .. }
             | StorageError::SessionLives { .. }
             | StorageError::Corrupt { .. }
             | StorageError::Unavailable { .. }
@@ -406,8 +404,8 @@ impl<'a> Target<'a> {
     }
 
     async fn append(&self, stream: &Key, expected: Sequence, payload: Arc<[u8]>) -> Result<Sequence, StorageError> {
-        let (stream, fence, durability) = (stream.clone(), Fence::FIRST, Durability::Buffered);
-        self.store.append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await
+        let (stream, durability) = (stream.clone(), Durability::Buffered);
+        self.store.append(Append { durability, ..Append::new(stream, expected, payload) }).await
     }
 
     /// Makes everything durable: a synced write takes all earlier ones with it.

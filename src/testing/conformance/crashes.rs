@@ -11,7 +11,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use super::script::{Contents, CrashScript, WriteReport, claimed};
+use super::script::{Contents, CrashScript, WriteReport};
+use super::sessions::new_session;
 use super::subject::expect;
 use crate::storage::{Key, Put, Storage};
 
@@ -188,14 +189,15 @@ pub(super) async fn what_a_crash_leaves_is_a_beginning_of_what_was_written(store
     store.lives(async |life| assert!(life.script.kept(&life.reports, &life.found).is_some())).await;
 }
 
-/// Revisions and fences.
+/// Revisions and ids of sessions.
 pub(super) async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
     store
         .lives(async |life| {
-            let (fence, revision) = life.script.given_out(&life.reports);
+            let [revision, session] = life.script.given_out(&life.reports);
             let opened = store.open().await;
-            assert!(expect(opened.claim(&claimed(), "script", 60).await).0 > fence);
             assert!(expect(opened.put_if_revision(marker("after")).await) > revision);
+            let name = format!("after {session}");
+            assert!(expect(opened.begin_session(new_session(&name)).await).0 > session);
         })
         .await;
 }

@@ -27,13 +27,34 @@
 //! }
 //! ```
 //!
+//! A store that several processes have open at the same time, as one on a server, takes `shared`. The closure opens another handle of
+//! the same store each time it is called, also while others are open:
+//!
+//! ```
+//! use std::sync::{Arc, OnceLock};
+//! use callboard::storage::Memory;
+//! use callboard::testing::conformance::Subject;
+//!
+//! callboard::storage_conformance! {
+//!     shared server: {
+//!         let server = OnceLock::new();
+//!         Subject::new(move |clock| {
+//!             let handle = Arc::clone(server.get_or_init(|| Arc::new(Memory::new(clock))));
+//!             async move { handle as _ }
+//!         })
+//!     }
+//! }
+//! ```
+//!
 //! A store that can be crashed without its process (on a simulated disk, or in a process that the test starts itself) takes
 //! `crashed`: see [`Mortal::in_process`].
 
-mod claims;
 mod crashes;
+mod handles;
 mod reopening;
+mod riders;
 mod script;
+mod sessions;
 mod streams;
 mod subject;
 mod values;
@@ -47,9 +68,15 @@ pub use self::subject::{ManualClock, Subject};
 /// What checks one rule with a backend, and the rule's name.
 type Rule<Backend> = (&'static str, fn(Backend) -> LocalBoxFuture<'static, ()>);
 
-/// The rules of every store, and those of stores that can be opened again.
-static RULES: [&[Rule<Subject>]; 2] =
-    [crate::storage_conformance!(@in_memory (@table)), crate::storage_conformance!(@reopening (@table))];
+/// The rules of every store, those of stores that can be opened again, of those that one process owns, and of those that several have
+/// open.
+static RULES: [&[Rule<Subject>]; 5] = [
+    crate::storage_conformance!(@in_memory (@table)),
+    crate::storage_conformance!(@reopening (@table)),
+    crate::storage_conformance!(@owned (@table)),
+    crate::storage_conformance!(@handles (@table)),
+    crate::storage_conformance!(@lasting (@table)),
+];
 
 static CRASH_RULES: [&[Rule<Mortal>]; 1] = [crate::storage_conformance!(@crashes (@table))];
 
@@ -95,6 +122,8 @@ impl Mortal {
 ///
 /// - `in_memory name: subject` and `on_disk name: subject` take a [`Subject`](crate::testing::conformance::Subject); `on_disk` also
 ///   tests what is there after the store is opened again.
+/// - `shared name: subject` is for stores that several processes have open: their sessions outlast a process. `handles name:
+///   subject` is that part of it in which two handles are open at the same time.
 /// - `killed name: open` tests the rules of stores that crash, six times on one store: it kills processes that write.
 /// - `crashed name: mortal` tests these rules with a
 ///   [`Mortal::in_process`](crate::testing::conformance::Mortal::in_process), or anything else with a `check` like its.
@@ -109,7 +138,21 @@ macro_rules! storage_conformance {
             use super::*;
             $crate::storage_conformance! { in_memory rules: $subject }
             $crate::storage_conformance! { @reopening (@tests reopening, $subject) }
+            $crate::storage_conformance! { @owned (@tests owned, $subject) }
         }
+    };
+    (shared $name:ident: $subject:expr) => {
+        mod $name {
+            #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
+            use super::*;
+            $crate::storage_conformance! { in_memory rules: $subject }
+            $crate::storage_conformance! { @reopening (@tests reopening, $subject) }
+            $crate::storage_conformance! { handles handles: $subject }
+            $crate::storage_conformance! { @lasting (@tests lasting, $subject) }
+        }
+    };
+    (handles $name:ident: $subject:expr) => {
+        $crate::storage_conformance! { @handles (@tests $name, $subject) }
     };
     (killed $name:ident: $open:expr) => {
         $crate::storage_conformance! {
@@ -130,7 +173,7 @@ macro_rules! storage_conformance {
                 a_stream_does_not_show_records_of_streams_with_similar_names
                 payloads_return_byte_for_byte
                 purged_records_are_gone_and_sequences_continue
-                a_stream_without_records_or_claim_is_forgotten
+                a_stream_without_records_is_forgotten
                 what_is_too_large_is_refused
             }
             values {
@@ -145,17 +188,27 @@ macro_rules! storage_conformance {
                 watches_report_changes_under_their_prefix
                 a_slow_watch_learns_how_much_it_missed
             }
-            claims {
-                a_claim_shuts_out_older_fences
-                a_live_claim_is_held
-                the_holder_may_claim_again
-                a_claim_that_ran_out_can_be_taken
-                a_renewed_claim_lasts_longer
-                a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it
-                a_released_stream_is_free_and_keeps_its_fence
-                a_claim_keeps_an_emptied_stream
-                a_claim_that_ran_out_keeps_an_emptied_stream
-                fences_never_come_twice
+            riders {
+                a_rider_is_written_with_its_append
+                a_refused_append_writes_no_rider
+                riders_are_watched
+                a_rider_may_delete_what_is_not_there
+                riders_of_one_key_are_written_in_their_order
+                a_rider_that_is_too_large_refuses_the_append
+            }
+            sessions {
+                writes_of_a_session_count_while_it_lasts
+                writes_of_a_session_that_has_ended_are_refused
+                a_session_that_ran_out_goes_on_until_it_is_ended
+                a_live_session_is_not_ended_as_one_that_ran_out
+                a_name_is_taken_while_its_session_lives
+                ids_of_sessions_grow_and_never_come_twice
+                sessions_are_listed
+                only_a_session_that_has_ended_is_forgotten
+                a_session_that_has_ended_is_not_renewed
+                writes_without_a_session_always_count
+                an_unknown_session_is_refused
+                nothing_of_a_session_comes_after_its_end
             }
         }
     };
@@ -168,7 +221,33 @@ macro_rules! storage_conformance {
                 sequences_and_revisions_continue_after_reopening
                 purges_hold_after_reopening
                 expiry_holds_after_reopening
-                claims_of_the_process_before_are_void_and_fences_still_grow
+                riders_are_there_after_reopening
+            }
+        }
+    };
+    (@owned ($($use:tt)*)) => {
+        $crate::storage_conformance! { $($use)*;
+            reopening {
+                sessions_of_the_process_before_are_forgotten_and_ids_still_grow
+            }
+        }
+    };
+    (@handles ($($use:tt)*)) => {
+        $crate::storage_conformance! { $($use)*;
+            handles {
+                what_one_handle_writes_the_other_reads
+                of_puts_of_two_handles_exactly_one_wins
+                of_appends_of_two_handles_exactly_one_wins
+                a_session_is_seen_and_ended_from_another_handle
+                no_number_is_given_out_twice_over_two_handles
+                a_watch_reports_what_another_handle_writes
+            }
+        }
+    };
+    (@lasting ($($use:tt)*)) => {
+        $crate::storage_conformance! { $($use)*;
+            handles {
+                sessions_and_expiry_outlast_the_handle
             }
         }
     };

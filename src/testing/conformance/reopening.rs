@@ -1,7 +1,8 @@
 //! Rules of stores that outlive their process: the last handle is dropped and the store opened again.
 
+use super::riders;
 use super::subject::{Subject, expect, text};
-use crate::storage::{Append, Delete, Durability, Expected, Fence, Key, Put, StorageError};
+use crate::storage::{Append, Delete, Durability, Expected, Key, Put, Rider, StorageError};
 
 fn stream() -> Key {
     Key::new(["run", "1"])
@@ -36,8 +37,8 @@ pub(super) async fn synced_values_are_there_after_reopening(mut subject: Subject
 /// Closing is not a crash: whatever was acknowledged is written first.
 pub(super) async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject: Subject) {
     for (expected, durability) in (0..).zip([Durability::Memory, Durability::Buffered, Durability::Memory]) {
-        let (payload, fence) = (b"x".as_slice().into(), Fence::FIRST);
-        expect(subject.store().append(Append { fence, durability, ..Append::new(stream(), expected, payload) }).await);
+        let append = Append::new(stream(), expected, b"x".as_slice().into());
+        expect(subject.store().append(Append { durability, ..append }).await);
         let (value, expected) = (b"x".as_slice().into(), Expected::Any);
         let put = Put { expected, durability, ..Put::new(key("a"), value) };
         expect(subject.store().put_if_revision(put).await);
@@ -83,15 +84,34 @@ pub(super) async fn expiry_holds_after_reopening(mut subject: Subject) {
     assert_eq!(subject.value(&key("b")).await.as_deref(), Some("y"));
 }
 
-/// The process that held them is gone, and its fences stay old.
-pub(super) async fn claims_of_the_process_before_are_void_and_fences_still_grow(mut subject: Subject) {
-    let first = expect(subject.store().claim(&stream(), "a", 3600).await);
-    expect(subject.append_as(&stream(), first, 0, "x").await);
+/// With the records that they came with.
+pub(super) async fn riders_are_there_after_reopening(mut subject: Subject) {
+    expect(subject.append_with(0, vec![riders::put("a", "1"), riders::put("b", "1")]).await);
+    let long = "x".repeat(100_000);
+    let deletion = Rider::Delete { key: riders::key("b") };
+    expect(subject.append_with(1, vec![riders::put("a", "2"), riders::put("long", &long), deletion]).await);
+    let entry = expect(subject.store().get(&riders::key("a")).await);
     subject.reopen().await;
-    assert!(matches!(subject.append(&stream(), 1, "unclaimed").await, Err(StorageError::Fenced { .. })));
-    assert!(matches!(subject.store().renew(&stream(), first, 10).await, Err(StorageError::Fenced { .. })));
-    let second = expect(subject.store().claim(&stream(), "b", 3600).await);
-    assert!(second > first);
-    assert!(matches!(subject.append_as(&stream(), first, 1, "late").await, Err(StorageError::Fenced { .. })));
-    assert_eq!(subject.append_as(&stream(), second, 1, "y").await, Ok(2));
+    assert_eq!(expect(subject.store().get(&riders::key("a")).await), entry);
+    assert_eq!(subject.value(&riders::key("long")).await, Some(long));
+    assert_eq!(subject.value(&riders::key("b")).await, None);
+    assert_eq!(subject.records(&riders::stream()).await.len(), 2);
+}
+
+/// Whoever opens the store is its only writer.
+pub(super) async fn sessions_of_the_process_before_are_forgotten_and_ids_still_grow(mut subject: Subject) {
+    let (first, ended) = (subject.begin("a").await, subject.begin("b").await);
+    expect(subject.append_in(first, 0).await);
+    expect(subject.store().end_session(ended, false).await);
+    subject.reopen().await;
+    assert_eq!(expect(subject.store().sessions().await), []);
+    for before in [first, ended] {
+        let refused = subject.append_in(before, 1).await;
+        assert!(matches!(refused, Err(StorageError::Stopped { .. })), "{refused:?}");
+    }
+    let refused = subject.store().renew_session(first, b"renewed".as_slice().into()).await;
+    assert!(matches!(refused, Err(StorageError::Stopped { .. })), "{refused:?}");
+    let second = subject.begin("a").await;
+    assert!(second > ended, "{second:?} after {ended:?}");
+    assert_eq!(subject.append_in(second, 1).await, Ok(2));
 }

@@ -14,6 +14,7 @@ use futures::stream::{FuturesUnordered, unfold};
 use futures::{Stream, StreamExt};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::sessions::new_session;
 use super::subject::expect;
 use crate::storage::{Append, Durability, Key, Put, Rider, Storage, StorageError, StorageFuture};
 
@@ -25,7 +26,7 @@ const IN_FLIGHT: usize = 4;
 pub enum WriteReport {
     /// A write, counted from 0, is about to be issued to the store.
     Issued(u64),
-    /// The store has acknowledged a write, with the sequence, revision or fence that it gave out; 0 for none.
+    /// The store has acknowledged a write, with the sequence, revision or id of a session that it gave out; 0 for none.
     Acknowledged(u64, u64),
 }
 
@@ -73,10 +74,6 @@ fn key(number: u64) -> Key {
     Key::new(["crash", "value", &number.to_string()])
 }
 
-pub(super) fn claimed() -> Key {
-    Key::new(["crash", "claimed"])
-}
-
 impl Contents {
     /// Reads what scripts have left.
     ///
@@ -109,7 +106,8 @@ enum What {
     /// An append on which a value rides, and the deletion of another.
     AppendWithRiders(u64),
     Put(u64),
-    Claim,
+    /// Of a session.
+    Begin,
 }
 
 struct Write {
@@ -137,9 +135,9 @@ impl CrashScript {
         let chance = |what: u64| mix(mix(self.seed ^ what).wrapping_add(number));
         let what = match chance(1) % 16 {
             0..8 => What::Append(chance(2) % STREAMS),
-            8..13 => What::Put(chance(2) % KEYS),
-            13..15 => What::AppendWithRiders(chance(2) % STREAMS),
-            _ => What::Claim,
+            8..12 => What::Put(chance(2) % KEYS),
+            12..14 => What::AppendWithRiders(chance(2) % STREAMS),
+            _ => What::Begin,
         };
         let durability = [Durability::Sync, Durability::Sync, Durability::Buffered, Durability::Memory];
         let longest = [100, 100, 3000, 3000, 30_000, 80_000][(chance(3) % 6) as usize];
@@ -168,7 +166,7 @@ impl CrashScript {
                 state.values.insert(RIDERS + to, hash());
                 state.values.remove(&to);
             }
-            What::Claim => {}
+            What::Begin => {}
         }
     }
 
@@ -204,11 +202,11 @@ impl CrashScript {
 
     fn is_synced(&self, number: u64) -> bool {
         let Write { what, durability, .. } = self.write(number);
-        durability == Durability::Sync && what != What::Claim
+        durability == Durability::Sync && what != What::Begin
     }
 
-    /// The greatest numbers that the store had acknowledged for claims, and for values.
-    pub(super) fn given_out(&self, reports: &[WriteReport]) -> (u64, u64) {
+    /// The greatest numbers that the store had acknowledged for values and for sessions.
+    pub(super) fn given_out(&self, reports: &[WriteReport]) -> [u64; 2] {
         let greatest = |is_meant: fn(What) -> bool| {
             let numbers = reports.iter().filter_map(|report| match report {
                 WriteReport::Acknowledged(number, given) if is_meant(self.write(*number).what) => Some(*given),
@@ -216,7 +214,8 @@ impl CrashScript {
             });
             numbers.max().unwrap_or(0)
         };
-        (greatest(|what| what == What::Claim), greatest(|what| matches!(what, What::Put(_))))
+        let is_put = |what| matches!(what, What::Put(_));
+        [greatest(is_put), greatest(|what| what == What::Begin)]
     }
 
     /// How many writes, from the first one on, are in the store; `None` if it holds something else than a beginning of what
@@ -299,14 +298,14 @@ impl Play<'_> {
                         Rider::Put { key: key(RIDERS + to), value: Arc::clone(&payload) },
                         Rider::Delete { key: key(to) },
                     ],
-                    What::Append(_) | What::Put(_) | What::Claim => Vec::new(),
+                    What::Append(_) | What::Put(_) | What::Begin => Vec::new(),
                 };
                 self.store.append(Append { durability, riders, ..Append::new(stream(to), expected, payload) })
             }
             What::Put(to) => self.store.put_if_revision(Put { durability, ..Put::new(key(to), payload) }),
-            What::Claim => {
-                let fence = self.store.claim(&claimed(), "script", 3600);
-                Box::pin(async move { fence.await.map(|fence| fence.0) })
+            What::Begin => {
+                let id = self.store.begin_session(new_session(&format!("{} {number}", self.script.seed)));
+                Box::pin(async move { id.await.map(|id| id.0) })
             }
         }
     }

@@ -110,8 +110,8 @@ pub(super) async fn purged_records_are_gone_and_sequences_continue(subject: Subj
     expect(subject.store().purge(&Key::new(["unknown"]), 7).await);
 }
 
-/// Purging everything ends an unclaimed stream; its name can be used again from sequence 1.
-pub(super) async fn a_stream_without_records_or_claim_is_forgotten(subject: Subject) {
+/// Purging everything ends a stream; its name can be used again from sequence 1.
+pub(super) async fn a_stream_without_records_is_forgotten(subject: Subject) {
     subject.filled(&stream(), 3).await;
     expect(subject.store().purge(&stream(), u64::MAX).await);
     assert_eq!(subject.records(&stream()).await, []);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::env::{Clock, Now};
 use crate::messages::Timestamp;
-use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
+use crate::storage::{Append, Durability, Expected, Key, Put, Sequence, Storage, StorageError};
 
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
@@ -49,6 +49,9 @@ impl Clock for ManualClock {
 /// How long a rule may take, of the machine's time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a change may take to a watch of another handle, by default.
+const WATCHED_WITHIN: Duration = Duration::from_secs(10);
+
 type Open = Box<dyn Fn(Arc<dyn Clock>) -> BoxFuture<'static, Arc<dyn Storage>> + Send>;
 
 /// A backend under test: an open store, its clock, and how to open it again.
@@ -57,6 +60,7 @@ pub struct Subject {
     clock: Arc<ManualClock>,
     store: Option<Arc<dyn Storage>>,
     patience: Duration,
+    watched_within: Duration,
 }
 
 impl std::fmt::Debug for Subject {
@@ -72,7 +76,19 @@ impl Subject {
         F: Future<Output = Arc<dyn Storage>> + Send + 'static,
     {
         let open: Open = Box::new(move |clock| Box::pin(open(clock)));
-        Self { open, clock: Arc::new(ManualClock::new()), store: None, patience: PATIENCE }
+        Self {
+            open,
+            clock: Arc::new(ManualClock::new()),
+            store: None,
+            patience: PATIENCE,
+            watched_within: WATCHED_WITHIN,
+        }
+    }
+
+    /// Sets how long a change may take until another handle's watch reports it (10 s), of the machine's time.
+    #[must_use]
+    pub fn watched_within(self, time: Duration) -> Self {
+        Self { watched_within: time, ..self }
     }
 
     /// Runs one rule on an empty store; panics if the backend breaks it, or does not answer for two minutes.
@@ -108,6 +124,21 @@ impl Subject {
         self.store = Some((self.open)(Arc::<ManualClock>::clone(&self.clock)).await);
     }
 
+    /// Another handle of the store, beside the open one.
+    pub(super) async fn another(&self) -> Arc<dyn Storage> {
+        (self.open)(Arc::<ManualClock>::clone(&self.clock)).await
+    }
+
+    /// What a watch has to report within the time that was set.
+    #[allow(clippy::disallowed_methods, reason = "the time is the machine's")]
+    pub(super) async fn soon<T>(&self, awaited: impl Future<Output = T>) -> T {
+        let within = self.watched_within;
+        let Ok(reported) = tokio::time::timeout(within, awaited).await else {
+            panic!("a watch has not reported a change within {within:?}")
+        };
+        reported
+    }
+
     pub(super) fn advance_secs(&self, secs: u64) {
         self.clock.advance(Duration::from_secs(secs));
     }
@@ -118,18 +149,7 @@ impl Subject {
         expected: Sequence,
         payload: &str,
     ) -> Result<Sequence, StorageError> {
-        self.append_as(stream, Fence::FIRST, expected, payload).await
-    }
-
-    pub(super) async fn append_as(
-        &self,
-        stream: &Key,
-        fence: Fence,
-        expected: Sequence,
-        payload: &str,
-    ) -> Result<Sequence, StorageError> {
-        let (stream, payload, durability) = (stream.clone(), payload.as_bytes().into(), Durability::Sync);
-        self.store().append(Append { fence, durability, ..Append::new(stream, expected, payload) }).await
+        self.store().append(Append::new(stream.clone(), expected, payload.as_bytes().into())).await
     }
 
     /// The records of a stream as (sequence, text).

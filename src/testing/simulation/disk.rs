@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::env::{Clock, Fault, Now, happen_slowly};
 use crate::messages::{RunEvent, RunId};
 use crate::storage::{
-    Append, Delete, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, NewSession, Put, Record, Revision,
-    Sequence, SessionId, SessionInfo, Storage, StorageError, StorageFuture, Watch,
+    Append, Delete, Durability, Entry, Journal, Key, KeyPrefix, Memory, NewSession, Put, Record, Revision, Sequence,
+    SessionId, SessionInfo, Storage, StorageError, StorageFuture, Watch,
 };
 
 use super::trace::Weight;
@@ -46,9 +46,6 @@ enum Write {
     Put(Put),
     Delete(Delete),
     Purge(Key, Sequence),
-    Claim(Key, Arc<str>, u64),
-    Renew(Key, Fence, u64),
-    Release(Key, Fence),
     Session(SessionWrite),
 }
 
@@ -79,9 +76,6 @@ impl Write {
             Self::Put(put) => ("storage.put", &put.key),
             Self::Delete(delete) => ("storage.delete", &delete.key),
             Self::Purge(key, _) => ("storage.purge", key),
-            Self::Claim(key, ..) => ("storage.claim", key),
-            Self::Renew(key, ..) => ("storage.renew", key),
-            Self::Release(key, _) => ("storage.release", key),
             Self::Session(write) => (write.point(), key_of_sessions()),
         }
     }
@@ -96,9 +90,6 @@ impl Write {
             Self::Put(put) => done(memory.put_if_revision(put)),
             Self::Delete(delete) => done(memory.delete_if_revision(delete)),
             Self::Purge(key, up_to) => done(memory.purge(&key, up_to)),
-            Self::Claim(key, owner, ttl) => done(memory.claim(&key, &owner, ttl)),
-            Self::Renew(key, fence, ttl) => done(memory.renew(&key, fence, ttl)),
-            Self::Release(key, fence) => done(memory.release(&key, fence)),
             Self::Session(SessionWrite::Begin(new)) => done(memory.begin_session(new)),
             Self::Session(SessionWrite::Renew(id, about)) => done(memory.renew_session(id, about)),
             Self::Session(SessionWrite::End(id, only_if_expired)) => done(memory.end_session(id, only_if_expired)),
@@ -120,12 +111,7 @@ impl Write {
                 world.note(Weight::Fine, format!("{point} {key}"));
                 world.note_bytes(&put.value);
             }
-            Self::Delete(..)
-            | Self::Purge(..)
-            | Self::Claim(..)
-            | Self::Renew(..)
-            | Self::Release(..)
-            | Self::Session(_) => world.note(Weight::Fine, format!("{point} {key}")),
+            Self::Delete(..) | Self::Purge(..) | Self::Session(_) => world.note(Weight::Fine, format!("{point} {key}")),
         }
     }
 }
@@ -354,21 +340,6 @@ impl Storage for Mounted {
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         self.0.state.lock().memory.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        let write = Write::Claim(stream.clone(), owner.into(), ttl_secs);
-        self.0.write(write, Durability::Buffered, |memory| memory.claim(stream, owner, ttl_secs))
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        let write = Write::Renew(stream.clone(), fence, ttl_secs);
-        self.0.write(write, Durability::Buffered, |memory| memory.renew(stream, fence, ttl_secs))
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        let write = Write::Release(stream.clone(), fence);
-        self.0.write(write, Durability::Buffered, |memory| memory.release(stream, fence))
     }
 
     fn begin_session(&self, new: NewSession) -> StorageFuture<SessionId> {

@@ -15,7 +15,7 @@ use callboard::messages::{
     Rationale, Reducer, RequestId, RunEvent, RunId, Schema, SendTo, State, StateRules, Submission, Task, TraceId,
     TurnId, Verdict, visible_lines,
 };
-use callboard::storage::{Append, Durability, Fence, Journal, Key, Memory, Put, Storage, Transfer};
+use callboard::storage::{Append, Durability, Journal, Key, Memory, Put, Storage, Transfer};
 use callboard::supervision::runs::{Diff, Follower, Fork, Replay, ReplayError, Run};
 use callboard::testing::conformance::ManualClock;
 use callboard::workflow::{Defects, Node, Workflow};
@@ -315,12 +315,8 @@ fn any_export_is_imported_as_it_is_or_an_error() {
     let store = Memory::default();
     for (number, value) in (0..).zip(["a", "b"]) {
         let (stream, payload) = (Key::new(["run", "1"]), value.as_bytes().into());
-        let (fence, durability) = (Fence::FIRST, Durability::Memory);
-        store
-            .append(Append { fence, durability, ..Append::new(stream, number, payload) })
-            .now_or_never()
-            .unwrap()
-            .unwrap();
+        let durability = Durability::Memory;
+        store.append(Append { durability, ..Append::new(stream, number, payload) }).now_or_never().unwrap().unwrap();
         let (key, value) = (Key::new(["context", value]), value.as_bytes().into());
         let put = Put { ttl_secs: (number > 0).then_some(60), durability, ..Put::new(key, value) };
         store.put_if_revision(put).now_or_never().unwrap().unwrap();

@@ -10,10 +10,10 @@ $$;
 -- sessions: the session of the write, 0 for none
 -- firsts:   of an append the expected sequence, of a put the expected revision (-1 any, 0 absent), of a delete the revision (-1 any),
 --           of a purge the last sequence
--- seconds:  of an append the fence, of a put the milliseconds until it expires (-1 never)
+-- seconds:  of a put the milliseconds until it expires (-1 never)
 -- feeds:    whether watches of other handles are to see it
--- outcomes: 0 made, 1 another sequence, 2 another fence, 3 another revision, 4 the session has ended, 5 a rider of a refused append
--- answers:  the sequence or revision; of a refusal the actual sequence, fence or revision (0 none)
+-- outcomes: 0 made, 1 another sequence, 3 another revision, 4 the session has ended, 5 a rider of a refused append
+-- answers:  the sequence or revision; of a refusal the actual sequence or revision (0 none)
 CREATE OR REPLACE FUNCTION callboard.write(
     this_lane bigint, this_batch bigint, at bigint,
     kinds smallint[], keys bytea[], sessions bigint[], firsts bigint[], seconds bigint[], feeds boolean[], bodies bytea[],
@@ -34,8 +34,6 @@ DECLARE
     outcome smallint;
     answer bigint;
     found_last bigint;
-    found_fence bigint;
-    found_until bigint;
 BEGIN
     -- Plans are kept for the life of the connection, also those that were made while a table was small.
     setting := set_config('enable_seqscan', 'off', true);
@@ -75,22 +73,15 @@ BEGIN
             outcome := 5;
         ELSIF kind = 1 THEN
             LOOP
-                IF expected = 0 AND seconds[i] = 0 THEN
+                IF expected = 0 THEN
                     INSERT INTO callboard.streams (stream, last) VALUES (this_key, 1) ON CONFLICT DO NOTHING;
                     EXIT WHEN FOUND;
                 END IF;
-                UPDATE callboard.streams SET last = last + 1
-                    WHERE stream = this_key AND last = expected AND fence = seconds[i];
+                UPDATE callboard.streams SET last = last + 1 WHERE stream = this_key AND last = expected;
                 EXIT WHEN FOUND;
-                SELECT last, fence INTO found_last, found_fence FROM callboard.streams WHERE stream = this_key;
-                IF NOT FOUND THEN
-                    found_last := 0;
-                    found_fence := 0;
-                END IF;
-                IF found_fence <> seconds[i] THEN
-                    outcome := 2;
-                    answer := found_fence;
-                ELSIF found_last <> expected THEN
+                SELECT last INTO found_last FROM callboard.streams WHERE stream = this_key;
+                found_last := coalesce(found_last, 0);
+                IF found_last <> expected THEN
                     outcome := 1;
                     answer := found_last;
                 END IF;
@@ -153,10 +144,10 @@ BEGIN
         ELSE
             UPDATE callboard.streams SET purged = greatest(purged, least(expected, last))
                 WHERE stream = this_key
-                RETURNING last - purged, CASE WHEN owner IS NOT NULL THEN until END INTO found_last, found_until;
+                RETURNING last - purged INTO found_last;
             IF FOUND THEN
                 DELETE FROM callboard.journal WHERE stream = this_key AND sequence <= expected;
-                IF found_last = 0 AND (found_until IS NULL OR found_until <= moment) THEN
+                IF found_last = 0 THEN
                     DELETE FROM callboard.streams WHERE stream = this_key;
                 END IF;
             END IF;
@@ -167,64 +158,6 @@ BEGIN
     UPDATE callboard.lanes SET batch = this_batch, moment = write.moment, outcomes = write.outcomes, numbers = write.answers,
             seen = clock_timestamp()
         WHERE lane = this_lane;
-END
-$$;
-
--- `fence` is null if another owner holds the stream: `held_by`, until `held_until`.
-CREATE OR REPLACE FUNCTION callboard.claim(
-    this_stream bytea, this_owner bytea, ttl bigint, at bigint,
-    OUT fence bigint, OUT held_by bytea, OUT held_until bigint
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    moment bigint := callboard.millis(at);
-BEGIN
-    LOOP
-        INSERT INTO callboard.streams AS s (stream, last, fence, owner, until)
-            VALUES (this_stream, 0, nextval('callboard.numbers'), this_owner, moment + ttl)
-            ON CONFLICT (stream) DO UPDATE
-            SET fence = nextval('callboard.numbers'), owner = excluded.owner, until = excluded.until
-            WHERE s.owner IS NULL OR s.owner = this_owner OR s.until <= moment
-            RETURNING s.fence INTO fence;
-        EXIT WHEN FOUND;
-        SELECT owner, until INTO held_by, held_until FROM callboard.streams
-            WHERE stream = this_stream AND owner <> this_owner AND until > moment;
-        EXIT WHEN FOUND;
-    END LOOP;
-END
-$$;
-
--- Whether it was renewed, and the current fence.
-CREATE OR REPLACE FUNCTION callboard.renew(
-    this_stream bytea, this_fence bigint, ttl bigint, at bigint, OUT made boolean, OUT fence bigint
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-    UPDATE callboard.streams SET until = callboard.millis(at) + ttl
-        WHERE stream = this_stream AND fence = this_fence AND owner IS NOT NULL;
-    made := FOUND;
-    SELECT fence INTO fence FROM callboard.streams WHERE stream = this_stream;
-    fence := coalesce(fence, 0);
-END
-$$;
-
--- Whether it was released, and the current fence.
-CREATE OR REPLACE FUNCTION callboard.release(
-    this_stream bytea, this_fence bigint, OUT made boolean, OUT fence bigint
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    left_over bigint;
-BEGIN
-    UPDATE callboard.streams SET owner = NULL, until = NULL
-        WHERE stream = this_stream AND fence = this_fence RETURNING last - purged INTO left_over;
-    made := FOUND OR this_fence = 0;
-    IF left_over = 0 THEN
-        DELETE FROM callboard.streams WHERE stream = this_stream;
-    END IF;
-    SELECT fence INTO fence FROM callboard.streams WHERE stream = this_stream;
-    fence := coalesce(fence, 0);
-    made := made AND (fence = this_fence OR left_over = 0);
 END
 $$;
 
@@ -259,7 +192,6 @@ CREATE OR REPLACE FUNCTION callboard.end_session(
     this_session bigint, only_if_expired boolean, at bigint, OUT lives bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    found_until bigint;
 BEGIN
     -- Looked at without the lock first: the lock holds up the writes of a session that lives.
     SELECT s.until INTO found_until FROM callboard.sessions AS s WHERE s.id = this_session;

@@ -1,16 +1,13 @@
 CREATE TABLE callboard.schema_version (version integer NOT NULL);
 
--- Revisions, fences and ids of sessions. A sequence gives no number out twice, also not after a crash.
+-- Revisions and ids of sessions. A sequence gives no number out twice, also not after a crash.
 CREATE SEQUENCE callboard.numbers;
 
 -- One row for each stream. `last` changes with each append; no index has it, so that the change stays in the page.
 CREATE TABLE callboard.streams (
     stream bytea PRIMARY KEY,
     last bigint NOT NULL,
-    purged bigint NOT NULL DEFAULT 0,
-    fence bigint NOT NULL DEFAULT 0,
-    owner bytea,
-    until bigint
+    purged bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
 
 CREATE TABLE callboard.journal (

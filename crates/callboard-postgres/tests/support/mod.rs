@@ -168,7 +168,7 @@ fn is_root() -> bool {
 }
 
 /// A server refuses to run as root.
-fn setpriv(options: &[&str]) -> Command {
+pub(crate) fn setpriv(options: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(options);
     if is_root() {
@@ -183,7 +183,7 @@ fn as_nobody(program: &Path) -> Command {
     command
 }
 
-fn give_away(folder: &Path) {
+pub(crate) fn give_away(folder: &Path) {
     if is_root() {
         let changed = Command::new("chown").arg("nobody:nogroup").arg(folder).status().unwrap();
         assert!(changed.success(), "{changed}");
@@ -196,8 +196,13 @@ pub(crate) fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian =
         fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin"));
-    let found = named.into_iter().chain(std::env::split_paths(&path)).chain(debian).map(|folder| folder.join(name));
+    let found = named
+        .into_iter()
+        .chain(std::env::split_paths(&path))
+        .chain(["/usr/sbin".into()])
+        .chain(debian)
+        .map(|folder| folder.join(name));
     found.into_iter().find(|program| program.is_file()).unwrap_or_else(|| {
-        panic!("{name} is not found: install PostgreSQL (apt install postgresql), or name its bin folder in CALLBOARD_POSTGRES")
+        panic!("{name} is not found: install PostgreSQL (apt install postgresql pgbouncer), or name its bin folder in CALLBOARD_POSTGRES")
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use callboard::storage::{
-    Append, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
+    Append, Entry, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage, StorageFuture, Watch,
 };
 
 use crate::passing::pass_on;
@@ -43,5 +43,5 @@ impl Storage for Counted {
         self.read_of().scan(prefix, after, limit)
     }
 
-    pass_on!(inside: append, purge, put_if_revision, delete_if_revision, watch, claims, sessions);
+    pass_on!(inside: append, purge, put_if_revision, delete_if_revision, watch, sessions);
 }

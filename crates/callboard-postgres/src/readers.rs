@@ -1,0 +1,121 @@
+//! The connections for what is no write of a batch: reads and sessions. Each statement there may be made twice.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use callboard::storage::{Key, StorageError};
+use futures::StreamExt as _;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use crate::PostgresConfig;
+use crate::feed::Feed;
+use crate::lane::unavailable;
+use crate::link::{Failure, Link, delays, shown};
+use crate::reading::Statements;
+
+/// What all calls that read share.
+pub(crate) struct Readers {
+    pub(crate) config: Arc<PostgresConfig>,
+    pub(crate) statements: Statements,
+    pub(crate) links: Vec<Link>,
+    pub(crate) next: AtomicUsize,
+    pub(crate) sessions: Link,
+    /// The id of the lane, which no other handle has had.
+    pub(crate) lane: watch::Receiver<i64>,
+    pub(crate) feed: Arc<Feed>,
+}
+
+impl Readers {
+    /// Asks until there is an answer, or the patience is over. The statement is one that may be made twice.
+    pub(crate) async fn rows(
+        &self,
+        key: &Key,
+        statement: impl Fn(&Statements) -> &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StorageError> {
+        let link = &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()];
+        self.rows_by(link, key, statement(&self.statements), parameters).await
+    }
+
+    /// As [`Readers::rows`], on the connection for sessions: no large read holds a renewal up.
+    pub(crate) async fn about_sessions(
+        &self,
+        statement: impl Fn(&Statements) -> &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StorageError> {
+        self.rows_by(&self.sessions, &Key::new([]), statement(&self.statements), parameters).await
+    }
+
+    /// What is never the same for two calls.
+    pub(crate) fn token(&self) -> String {
+        format!("{} {}", *self.lane.borrow(), self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn rows_by(
+        &self,
+        link: &Link,
+        key: &Key,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StorageError> {
+        let patience = self.config.patience;
+        let first = async {
+            self.feed.covered().await;
+            link.client().await
+        };
+        // An answer may be long; only a row has a limit.
+        let mut failed = match timeout(patience, first).await {
+            Ok(client) => match rows_of(&*client?, statement, parameters).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => error,
+            },
+            Err(_) => None,
+        };
+        let repeating = async {
+            for wait in delays() {
+                match failed.as_ref().map(|error| (Failure::of(error), shown(error))) {
+                    None => link.discard(),
+                    Some((Failure::Broken | Failure::TakenBack, _)) => {}
+                    Some((Failure::Damaged, detail)) => {
+                        return Err(StorageError::Corrupt { key: key.clone(), detail });
+                    }
+                    Some((Failure::LaneGone | Failure::Refused, detail)) => return Err(unavailable(&detail)),
+                }
+                sleep(wait).await;
+                match rows_of(&*link.client().await?, statement, parameters).await {
+                    Ok(rows) => return Ok(rows),
+                    Err(error) => failed = error,
+                }
+            }
+            Err(unavailable(&link.trouble()))
+        };
+        match timeout(patience, repeating).await {
+            Ok(answer) => answer,
+            Err(_) => Err(unavailable(&link.trouble())),
+        }
+    }
+}
+
+/// The longest time without a row.
+const ROW: Duration = Duration::from_secs(60);
+
+/// The rows of an answer; `None` as the error if none came for [`ROW`].
+async fn rows_of(
+    client: &Client,
+    statement: &str,
+    parameters: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<Row>, Option<tokio_postgres::Error>> {
+    let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
+    let asking = timeout(ROW, client.query_typed_raw(statement, parameters)).await;
+    let mut answer = pin!(asking.map_err(|_| None)?.map_err(Some)?);
+    let mut rows = Vec::new();
+    while let Some(row) = timeout(ROW, answer.next()).await.map_err(|_| None)? {
+        rows.push(row.map_err(Some)?);
+    }
+    Ok(rows)
+}

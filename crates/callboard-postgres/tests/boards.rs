@@ -1,0 +1,232 @@
+//! Boards in processes of their own on one database, of which some are killed or stopped. What they did is read from a file that they
+//! write to, and from the database by a board without agents.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use callboard::messages::{Outcome, RunId};
+use callboard::prelude::{AgentSpec, Callboard, Command as Then, Task, Turn, TurnError};
+use callboard::runtime::Builder;
+use callboard_postgres::{Postgres, PostgresConfig};
+use rustix::process::{Pid, Signal, kill_process};
+
+mod support;
+
+use support::Server;
+
+/// What a board is told: its name, the folder of the server, the schema, and the file to which it writes what it does.
+const BOARD: &str = "CALLBOARD_TEST_BOARD";
+const LEASE: Duration = Duration::from_secs(2);
+const STEPS: usize = 4;
+
+/// A board in a process of its own.
+struct Board {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Board {
+    fn start(test: &str, name: &str, schema: &str, diary: &Path) -> Self {
+        let folder = &Server::of_this_process().folder;
+        let told = format!("{name}\n{}\n{schema}\n{}", folder.display(), diary.display());
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture", "--quiet"])
+            .env(BOARD, told)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut board = Self { child, stdin, stdout };
+        board.await_line("ready");
+        board
+    }
+
+    /// Reads lines until one begins so, and returns the rest of it.
+    fn await_line(&mut self, begins: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "the board ended before it wrote {begins:?}");
+            if let Some(rest) = line.trim_end().strip_prefix(begins) {
+                return rest.trim_start().to_owned();
+            }
+        }
+    }
+
+    /// Has the board take tasks; the runs that it has acknowledged.
+    fn submit(&mut self, tasks: usize) -> Vec<RunId> {
+        writeln!(self.stdin, "submit {tasks}").unwrap();
+        (0..tasks).map(|_| self.await_line("accepted").parse().unwrap()).collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn board(config: PostgresConfig, name: &str) -> Builder {
+    let store = Postgres::connect_with(config).await.unwrap();
+    let builder = Callboard::builder().storage(store).name(name);
+    builder.timings(|timings| timings.lease(LEASE).scan_every(Duration::from_millis(200)))
+}
+
+/// The process of a board, if this is one: it takes tasks from its input until that ends.
+fn is_board() -> bool {
+    let Ok(told) = std::env::var(BOARD) else { return false };
+    let told: Vec<String> = told.lines().map(str::to_owned).collect();
+    let [name, folder, schema, diary] = &told[..] else { panic!("{told:?}") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (diary, writer) = (PathBuf::from(diary), name.clone());
+        let worker = move |turn: Turn| {
+            let (diary, writer) = (diary.clone(), writer.clone());
+            async move {
+                for step in 0..STEPS {
+                    let done = async {
+                        let mut file = OpenOptions::new().append(true).create(true).open(&diary).unwrap();
+                        // One write of a short line is not torn.
+                        file.write_all(format!("{} {step} {writer}\n", turn.id().run).as_bytes()).unwrap();
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        Ok::<_, TurnError>(step)
+                    };
+                    turn.step(&format!("step {step}"), done).await?;
+                    turn.context().set("run", &step.to_string(), &writer, None).await?;
+                }
+                Ok(Then::output("done"))
+            }
+        };
+        let builder = board(support::config_at(Path::new(folder), schema), name).await;
+        let spec = AgentSpec::new("worker", worker).concurrency(100);
+        let board = builder.pool(100).with(spec).start().await.unwrap();
+        println!("ready");
+        let (lines, mut read) = tokio::sync::mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
+        });
+        loop {
+            tokio::select! {
+                line = read.recv() => match line {
+                    Some(line) => {
+                        let tasks: usize = line.strip_prefix("submit ").unwrap().parse().unwrap();
+                        for _ in 0..tasks {
+                            println!("accepted {}", board.submit(Task::new("x").to("worker")).await.unwrap().id());
+                        }
+                    }
+                    None => break,
+                },
+                reason = board.ended() => {
+                    println!("ended {reason}");
+                    std::future::pending().await
+                }
+            }
+        }
+        board.shutdown().await;
+    });
+    true
+}
+
+/// How often each step of each run was begun, and by which boards.
+fn steps(diary: &Path) -> BTreeMap<(RunId, usize), Vec<String>> {
+    let mut steps: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for line in std::fs::read_to_string(diary).unwrap_or_default().lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let key = (words[0].parse().unwrap(), words[1].parse().unwrap());
+        steps.entry(key).or_default().push(words[2].to_owned());
+    }
+    steps
+}
+
+/// Waits until the boards have begun so many steps.
+fn await_steps(diary: &Path, count: usize) {
+    while steps(diary).len() < count {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits for the ends of the runs at a board without agents, and checks that each has finished, with every step begun, and again only
+/// where it was under way when its board was gone.
+fn all_finish(config: PostgresConfig, runs: &[RunId], diary: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let observer = board(config, "observer").await.start().await.unwrap();
+        for run in runs {
+            let result = observer.run(*run).result().await.unwrap();
+            assert_eq!(result.outcome, Outcome::Finished, "{run}");
+        }
+        observer.shutdown().await;
+    });
+    let steps = steps(diary);
+    for run in runs {
+        let of_run = (0..STEPS).map(|step| steps.get(&(*run, step)).map_or(0, Vec::len)).collect::<Vec<_>>();
+        assert!(of_run.iter().all(|times| (1..=2).contains(times)), "{run}: {of_run:?}");
+        assert!(of_run.iter().filter(|times| **times == 2).count() <= 1, "{run}: {of_run:?}");
+    }
+    assert_eq!(runs.iter().collect::<BTreeSet<_>>().len(), runs.len());
+}
+
+fn fresh() -> (PostgresConfig, String, tempfile::TempDir) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let schema = runtime.block_on(Server::of_this_process().fresh_schema());
+    (Server::of_this_process().config(&schema), schema, tempfile::tempdir().unwrap())
+}
+
+#[test]
+fn runs_go_on_elsewhere_when_their_board_is_killed() {
+    if is_board() {
+        return;
+    }
+    const TEST: &str = "runs_go_on_elsewhere_when_their_board_is_killed";
+    let (config, schema, folder) = fresh();
+    let diary = folder.path().join("diary");
+    let (mut first, mut second) = (Board::start(TEST, "a", &schema, &diary), Board::start(TEST, "b", &schema, &diary));
+    let mut runs = first.submit(50);
+    runs.extend(second.submit(50));
+    await_steps(&diary, 120);
+    first.kill();
+    // A process that comes again under the name of a killed one waits for nobody.
+    all_finish(config, &runs, &diary);
+    let by_heir =
+        steps(&diary).into_iter().filter(|((run, _), by)| runs[..50].contains(run) && by.contains(&"b".to_owned()));
+    assert!(by_heir.count() > 0, "the second board has continued runs of the first");
+}
+
+#[test]
+fn a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing() {
+    if is_board() {
+        return;
+    }
+    const TEST: &str = "a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing";
+    let (config, schema, folder) = fresh();
+    let diary = folder.path().join("diary");
+    let (mut first, second) = (Board::start(TEST, "a", &schema, &diary), Board::start(TEST, "b", &schema, &diary));
+    let runs = first.submit(50);
+    await_steps(&diary, 60);
+    first.signal(Signal::STOP);
+    all_finish(config, &runs, &diary);
+    let by_first = || std::fs::read_to_string(&diary).unwrap().lines().filter(|line| line.ends_with(" a")).count();
+    let before = by_first();
+    first.signal(Signal::CONT);
+    let reason = first.await_line("ended");
+    assert!(reason.contains("storage"), "{reason}");
+    assert_eq!(by_first(), before, "it began nothing when it went on");
+    drop(second);
+}
