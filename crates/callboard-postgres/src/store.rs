@@ -286,10 +286,6 @@ impl Storage for Postgres {
             })
         })
     }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
 }
 
 fn only(rows: &[Row]) -> Result<&Row, StorageError> {
