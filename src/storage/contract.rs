@@ -121,7 +121,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
 
     /// Changes to values under a prefix from now on, in the order of their revisions. The receiver holds 256; one that
     /// falls behind gets [`Change::Missed`] with the number of changes lost in place of them. It ends when the store stops or
-    /// is dropped.
+    /// is dropped. Of what other processes write, it may miss what they write in the moment in which it begins.
     fn watch(&self, prefix: &KeyPrefix) -> Watch;
 
     /// Begins a session, whose lease ends after [`NewSession::lease`] unless it is renewed. Ids grow and are never given out twice.

@@ -47,7 +47,7 @@ pub struct Memory {
 
 #[derive(Default)]
 struct State {
-    /// The last revision, fence or session that was given out.
+    /// The last revision or session that was given out.
     last_number: u64,
     streams: HashMap<Key, Stream>,
     /// The streams that have records.

@@ -96,6 +96,18 @@ async fn a_session_lasts_when_the_process_that_had_the_files_open_is_killed() {
 }
 
 #[tokio::test]
+async fn a_session_lasts_when_its_own_process_opens_the_files_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = Process::start(folder.path());
+    let store = open(folder.path());
+    let id = store.begin_session(session("here")).await.unwrap();
+    drop(there);
+    assert_eq!(store.append(append(id, 1)).await, Ok(2));
+    assert!(store.is_here());
+    assert!(matches!(store.end_session(id, true).await, Err(StorageError::SessionLives { .. })));
+}
+
+#[tokio::test]
 async fn the_session_of_a_killed_process_can_be_ended_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (store, other) = (open(folder.path()), open(folder.path()));

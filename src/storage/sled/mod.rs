@@ -2,7 +2,7 @@
 //!
 //! What sled 0.34 does not do by itself, and what is done here about it:
 //! - its flush does not fsync: every acknowledgement of a `Sync` write waits for an fsync of the log through our own handle;
-//! - it has no checks of sequences, revisions and fences: writes are decided in order, one at a time, under one lock (`write_state`);
+//! - it has no checks of sequences, revisions and sessions: writes are decided in order, one at a time, under one lock (`write_state`);
 //! - it mistakes a truncated log for a crash: a note of what was synced distinguishes them;
 //! - half-written snapshots keep it from opening: they are removed first;
 //! - it keeps long pages in files that it never syncs: pages stay below that, longer payloads are files of our own.
@@ -120,7 +120,7 @@ impl Sled {
         Self::open_with_clock(path, Arc::new(SystemClock::default()))
     }
 
-    /// As [`Sled::open`], with entries and claims that expire by `clock`.
+    /// As [`Sled::open`], with entries and leases that expire by `clock`.
     ///
     /// # Errors
     /// As [`Sled::open`].

@@ -8,7 +8,10 @@ use futures::future::join_all;
 use super::riders::{key, stream};
 use super::sessions::{LEASE_SECS, new_session};
 use super::subject::{Subject, expect, text};
-use crate::storage::{Append, Change, Delete, Durability, Expected, Put, Rider, Storage, StorageError};
+use crate::storage::{Append, Change, Delete, Durability, Expected, Key, Put, Rider, Storage, StorageError};
+
+/// Puts of which a watch has to report one.
+const PUTS: usize = 20;
 
 fn append(expected: u64) -> Append {
     Append::new(stream(), expected, b"x".as_slice().into())
@@ -97,17 +100,32 @@ pub(super) async fn no_number_is_given_out_twice_over_two_handles(subject: Subje
     assert!(ids.is_sorted_by(|before, after| before < after), "{ids:?}");
 }
 
-/// Within the time that the subject states.
+/// Within the time that the subject states. A watch may begin a moment after it was returned, and reports everything from then on.
 pub(super) async fn a_watch_reports_what_another_handle_writes(subject: Subject) {
     let other = subject.another().await;
     for (watches, writes) in [(subject.store(), &*other), (&*other, subject.store())] {
-        let mut watch = watches.watch(&crate::storage::Key::new(["context"]).children());
-        let revision = expect(writes.put_if_revision(put("a", Expected::Any)).await);
-        let reported = subject.soon(watch.next()).await;
-        let Some(Change::Put(changed, entry)) = reported else { panic!("{reported:?} is not the put") };
-        assert_eq!((changed, entry.revision), (key("a"), revision));
-        expect(writes.delete_if_revision(Delete::new(key("a"), revision, Durability::Sync)).await);
-        assert_eq!(subject.soon(watch.next()).await, Some(Change::Deleted(key("a"))));
+        let mut watch = watches.watch(&Key::new(["context"]).children());
+        let mut written = Vec::new();
+        let first = loop {
+            written.push(expect(writes.put_if_revision(put("a", Expected::Any)).await));
+            assert!(written.len() < PUTS, "no put was reported");
+            match subject.within(PUTS, watch.next()).await {
+                Some(reported) => break reported,
+                None => continue,
+            }
+        };
+        let Some(Change::Put(changed, entry)) = first else { panic!("{first:?} is not a put") };
+        assert_eq!(changed, key("a"));
+        let Some(reported) = written.iter().position(|revision| *revision == entry.revision) else {
+            panic!("{entry:?} is none of {written:?}")
+        };
+        let revision = expect(writes.put_if_revision(put("b", Expected::Any)).await);
+        for expected in written[reported + 1..].iter().copied().chain([revision]) {
+            let next = subject.within(1, watch.next()).await;
+            assert!(matches!(&next, Some(Some(Change::Put(_, entry))) if entry.revision == expected), "{next:?}");
+        }
+        expect(writes.delete_if_revision(Delete::new(key("b"), revision, Durability::Sync)).await);
+        assert_eq!(subject.within(1, watch.next()).await, Some(Some(Change::Deleted(key("b")))));
     }
 }
 

@@ -104,5 +104,5 @@ pub(super) async fn a_rider_that_is_too_large_refuses_the_append(subject: Subjec
     assert_eq!((subject.values().await, subject.records(&stream()).await), (vec![], vec![]));
     let long = "x".repeat(100_000);
     assert_eq!(subject.append_with(0, vec![put("long", &long)]).await, Ok(1));
-    assert_eq!(subject.values().await, [(key("long"), long)]);
+    assert!(subject.values().await == [(key("long"), long)], "a long one is whole");
 }
