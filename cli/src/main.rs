@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         }
         Arguments::DeadLetters(letters) => unless_hidden(|| service::dead_letters(&letters)),
         Arguments::Usage(usage) => unless_hidden(|| service::usage(&usage)),
-        Arguments::Boards(boards) => unless_hidden(|| service::boards(&boards)),
+        Arguments::Boards(boards) => unless_hidden(|| service::list_boards(&boards)),
         Arguments::Tree(tree) => unless_hidden(|| service::tree(&tree)),
         Arguments::Cancel(cancel) => unless_nested(|| service::cancel(&cancel)),
         Arguments::Inbox(inbox) => unless_nested(|| service::inbox(&inbox)),

@@ -93,7 +93,7 @@ async fn a_board_that_was_taken_over_writes_nothing_any_more_and_ends() {
     submit(&first, "writer").await;
     question(&second.run(run.id())).await;
     let by_then = writes.load(Ordering::Relaxed);
-    let late = first.people().answer(name.id.clone(), "too late", "tester").await;
+    let late = first.people().answer(name.id, "too late", "tester").await;
     assert!(matches!(late, Err(AnswerError::Storage(StorageError::Stopped { .. }))), "{late:?}");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(writes.load(Ordering::Relaxed), by_then, "nothing was written after it was taken over");

@@ -182,7 +182,7 @@ pub(crate) fn dead_letters(arguments: &DeadLetters) -> ExitCode {
 }
 
 /// Runs `callboard boards`.
-pub(crate) fn boards(arguments: &Common) -> ExitCode {
+pub(crate) fn list_boards(arguments: &Common) -> ExitCode {
     printed(arguments.json, on_store::list(arguments))
 }
 

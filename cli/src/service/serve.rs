@@ -113,7 +113,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let groups = approvals
         .groups()
         .requesters(move |token| persons.get(token).cloned().or_else(|| owners.owner_of(token)).map(Into::into));
-    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).pool(settings.turns);
+    // In a database, runs whose agents are elsewhere are left to the boards there, and those of a board that dies are taken over.
+    let unfinished = if store.is_database() { Unfinished::Resume } else { Unfinished::Leave };
+    let builder = Callboard::builder().on_unfinished(unfinished).storage(store.storage()).pool(settings.turns);
     let local = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
     let url = url_of(local, tls.is_some());
     let builder = builder.address(settings.public_url.as_ref().unwrap_or(&url)).timings(|timings| timings.lease(LEASE));

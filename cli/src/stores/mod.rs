@@ -3,6 +3,7 @@
 //! Processes share a store. The project has a second one where the first is damaged, or where an earlier version of this program, which
 //! did not share, made it: commands that search for runs open all of them.
 
+mod chosen;
 pub(crate) mod copy;
 mod creation;
 pub(crate) mod database;
@@ -21,8 +22,6 @@ use clap::Args;
 use callboard::messages::{ConversationId, RunId, visible};
 use callboard_agents::hide_from_programs;
 
-use crate::agents::arguments::{DEFAULT_CONFIG, Files};
-use crate::config;
 use crate::page::{Failure, note, shown_path};
 use crate::values::variable;
 
@@ -59,34 +58,6 @@ pub(crate) enum Stores {
     Named(PathBuf),
     Project(Project),
     Database(Arc<Database>),
-}
-
-impl Choice {
-    /// The stores of the option, of the variable, of the project's file of settings, or of the project.
-    pub(crate) fn stores(&self) -> Result<Stores, Failure> {
-        self.stores_or(|| {
-            let named = variable("CALLBOARD_CONFIG").map(PathBuf::from);
-            config::store_of(named.as_deref(), Project::here()?.root().join(DEFAULT_CONFIG))
-        })
-    }
-
-    /// As [`Choice::stores`], with the file of settings that goes with these agents.
-    pub(crate) fn stores_with(&self, files: &Files) -> Result<Stores, Failure> {
-        self.stores_or(|| config::store_of(files.named_config().as_deref(), files.default_file(DEFAULT_CONFIG)))
-    }
-
-    fn stores_or(&self, file: impl FnOnce() -> Result<Option<String>, Failure>) -> Result<Stores, Failure> {
-        if let Some(given) = &self.store {
-            return Stores::of(given, Origin::CommandLine);
-        }
-        if let Some(given) = variable(VARIABLE).map(Given::from) {
-            return Stores::of(&given, Origin::Variable);
-        }
-        match file()? {
-            Some(url) => Stores::of(&Given::Url(url), Origin::File),
-            None => Ok(Stores::Project(Project::here()?)),
-        }
-    }
 }
 
 /// Whether the variable of the store has a password, which a program that is started has no use for.

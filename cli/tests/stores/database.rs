@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -12,9 +11,6 @@ use crate::support::agents::add_python_agent;
 use crate::support::project::Project;
 use crate::support::serving::Serving;
 use crate::support::{Printed, output_of};
-
-/// How long runs of a board that has died may wait for another one.
-const TAKEN_OVER: Duration = Duration::from_secs(20);
 
 /// The URL of a new database, without a schema. `user` may have a password, which the server does not ask for.
 fn database(name: &str, user: &str) -> String {
@@ -51,13 +47,11 @@ fn serve(project: &Project, store: &str, name: &str) -> Serving {
 }
 
 /// Asks until there is an answer.
-fn until<T>(deadline: Duration, mut asked: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(answer) = asked() {
             return answer;
         }
-        assert!(begun.elapsed() < deadline, "it takes longer than {deadline:?}");
         std::thread::yield_now();
     }
 }
@@ -78,13 +72,15 @@ fn the_runs_of_a_board_that_was_killed_continue_on_a_board_of_another_machine() 
     let store = database("two_boards", "postgres");
     // Its turn lasts until the board that has started it is gone.
     let a = project("coder", "open('begun', 'w')\nhear()\n");
+    // Of an agent that no other board has, the run waits until its board is back.
+    add_python_agent(&a.folder, "lone", "end(turn, 'done at a') if os.path.exists('again') else hear()\n");
     let b = project("coder", "end(turn, 'done at b')\n");
     let unmigrated = on(&a, &store, &["runs", "list"]);
     assert!(unmigrated.error.contains("callboard store migrate"), "{}", unmigrated.error);
     done(&on(&a, &store, &["store", "migrate"]));
     let mut first = serve(&a, &store, "a");
     let second = serve(&b, &store, "b");
-    until(TAKEN_OVER, || {
+    until(|| {
         let both = [("a".to_owned(), true, false), ("b".to_owned(), true, false)];
         (boards(&b, &store) == both).then_some(())
     });
@@ -99,20 +95,29 @@ fn the_runs_of_a_board_that_was_killed_continue_on_a_board_of_another_machine() 
     ]));
     let address = first.address();
     assert!(taken.code == Some(6) && taken.error.contains(address), "{:?} {}", taken.code, taken.error);
-    let sent = on(&a, &store, &["send", "coder", "work"]);
-    let run = done(&sent).out.trim().to_owned();
-    until(TAKEN_OVER, || a.folder.path().join("begun").exists().then_some(()));
-    let shown = || {
-        let shown = on(&b, &store, &["runs", "show", &run, "--json"]);
+    let [run, lone] = ["coder", "lone"].map(|agent| {
+        let sent = on(&a, &store, &["send", agent, "work"]);
+        done(&sent).out.trim().to_owned()
+    });
+    until(|| a.folder.path().join("begun").exists().then_some(()));
+    let shown = |run: &str| {
+        let shown = on(&b, &store, &["runs", "show", run, "--json"]);
         done(&shown).json()
     };
-    assert_eq!(shown()["status"], "open");
+    let ended = |run: &str| until(|| Some(shown(run)).filter(|run| run["status"] != "open"));
+    assert_eq!(shown(&run)["status"], "open");
     first.process.as_mut().unwrap().kill().unwrap();
-    let ended = until(TAKEN_OVER, || Some(shown()).filter(|run| run["status"] != "open"));
-    assert_eq!((&ended["status"], &ended["output"]), (&"finished".into(), &"done at b".into()), "{ended}");
+    let result = ended(&run);
+    assert_eq!(result["result"]["output"], "done at b", "{result}");
     assert!(!boards(&b, &store).contains(&("a".to_owned(), true, false)), "its lease is over");
+    assert_eq!(shown(&lone)["status"], "open");
+    fs::write(a.folder.path().join("again"), "").unwrap();
     // The name is free again.
-    drop((first, serve(&a, &store, "a")));
+    let again = serve(&a, &store, "a");
+    let result = ended(&lone);
+    assert_eq!(result["result"]["output"], "done at a", "{result}");
+    drop(first);
+    again.stop();
     second.stop();
 }
 
@@ -162,7 +167,7 @@ fn a_password_is_printed_nowhere() {
         assert!(refused.code == Some(2) && refused.error.contains(instead), "{:?} {}", refused.code, refused.error);
     }
     let stopped = serving.stop();
-    assert!(stopped.error.contains("TRACE") && !stopped.error.contains("c4n4ry"), "{}", stopped.error);
+    assert!(stopped.error.contains("DEBUG") && !stopped.error.contains("c4n4ry"), "{}", stopped.error);
     let config = "store = \"postgres://u:c4n4ry@db/x\"\n";
     fs::write(a.folder.path().join("callboard.toml"), config).unwrap();
     let refused = a.callboard(&["runs", "list"]);
@@ -177,7 +182,7 @@ const ATTACKER: &str = r#"
 import socket
 found = []
 try:
-    found.append(open("PASSWORDS").read())
+    found += open("PASSWORDS").read().split()
 except OSError:
     pass
 try:
@@ -210,7 +215,8 @@ fn programs_of_agents_reach_neither_the_database_nor_its_passwords() {
         output_of(run)
     };
     done(&on(&a, &store, &["store", "migrate"]));
-    assert!(done(&run(None, &passwords)).out.contains("connected"), "it does what it would do");
+    let attacked = done(&run(None, &passwords)).out.clone();
+    assert!(attacked.contains("connected") && attacked.contains("c4n4ry"), "{attacked}");
     assert_eq!(done(&run(Some(&store), &passwords)).out, "[]\n");
     let within = a.folder.path().join("passwords");
     write(&within);

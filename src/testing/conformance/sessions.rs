@@ -234,8 +234,8 @@ pub(super) async fn nothing_of_a_session_comes_after_its_end(subject: Subject) {
     let name = |number: u64| Key::new(["under way", &number.to_string()]);
     let append = |number: u64| {
         // Some need longer than others.
-        let payload = vec![b'x'; if u64::is_multiple_of(number, 3) { 70_000 } else { 1 }].into();
-        let durability = if u64::is_multiple_of(number, 2) { Durability::Sync } else { Durability::Memory };
+        let payload = vec![b'x'; if number.is_multiple_of(3) { 70_000 } else { 1 }].into();
+        let durability = if number.is_multiple_of(2) { Durability::Sync } else { Durability::Memory };
         let append = Append::new(name(number), 0, payload);
         subject.store().append(Append { durability, session: Some(session), ..append })
     };

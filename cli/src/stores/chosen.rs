@@ -1,0 +1,39 @@
+//! Which stores a command uses: those of its option, of the variable, of the file of settings, or of the project.
+
+use std::path::PathBuf;
+
+use crate::agents::arguments::{DEFAULT_CONFIG, Files};
+use crate::config;
+use crate::page::Failure;
+use crate::values::variable;
+
+use super::database::{Given, Origin};
+use super::{Choice, Project, Stores, VARIABLE};
+
+impl Choice {
+    /// The stores of the option, of the variable, of the project's file of settings, or of the project.
+    pub(crate) fn stores(&self) -> Result<Stores, Failure> {
+        self.stores_or(|| {
+            let named = variable("CALLBOARD_CONFIG").map(PathBuf::from);
+            config::store_of(named.as_deref(), Project::here()?.root().join(DEFAULT_CONFIG))
+        })
+    }
+
+    /// As [`Choice::stores`], with the file of settings that goes with these agents.
+    pub(crate) fn stores_with(&self, files: &Files) -> Result<Stores, Failure> {
+        self.stores_or(|| config::store_of(files.named_config().as_deref(), files.default_file(DEFAULT_CONFIG)))
+    }
+
+    fn stores_or(&self, file: impl FnOnce() -> Result<Option<String>, Failure>) -> Result<Stores, Failure> {
+        if let Some(given) = &self.store {
+            return Stores::of(given, Origin::CommandLine);
+        }
+        if let Some(given) = variable(VARIABLE).map(Given::from) {
+            return Stores::of(&given, Origin::Variable);
+        }
+        match file()? {
+            Some(url) => Stores::of(&Given::Url(url), Origin::File),
+            None => Ok(Stores::Project(Project::here()?)),
+        }
+    }
+}
