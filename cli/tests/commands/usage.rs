@@ -15,7 +15,7 @@ fn callboard(arguments: &[&str], within: Option<&str>) -> Printed {
 fn errors_in_a_command_line_are_json_on_standard_output_if_json_is_among_its_arguments() {
     for (arguments, expected) in [
         (&["run", "x", "--nonsense", "--json"][..], "unexpected argument '--nonsense'"),
-        (&["run", "x", "--json", "--store"], "a value is required for '--store <FOLDER>'"),
+        (&["run", "x", "--json", "--store"], "a value is required for '--store <STORE>'"),
         (&["run", "--json"], "required"),
         (&["run", "x", "--json", "--resume", "@last"], "cannot be used with"),
         (&["run", "--resume", "@last", "--limits", "simple", "--json"], "callboard run --retry @last --limits"),

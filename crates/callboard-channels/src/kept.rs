@@ -82,7 +82,7 @@ impl<L: Send + 'static> Kept<L> {
                 return Ok(());
             }
             let (bytes, file) = ((kept.bytes)(&kept.ledger.lock()), &kept.file);
-            std::thread::sleep(Duration::from_millis(150));
+
             file.folder.write(file.name, &bytes).inspect_err(|_| kept.is_changed.store(true, Ordering::Release))
         });
         if let Ok(Err(error)) = written.await {
