@@ -192,6 +192,7 @@ CREATE OR REPLACE FUNCTION callboard.end_session(
     this_session bigint, only_if_expired boolean, at bigint, OUT lives bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    found_until bigint;
 BEGIN
     -- Looked at without the lock first: the lock holds up the writes of a session that lives.
     SELECT s.until INTO found_until FROM callboard.sessions AS s WHERE s.id = this_session;
