@@ -13,6 +13,9 @@ use crate::password_file;
 use crate::tls::{Security, Tls};
 use crate::{ConnectError, url};
 
+/// Of a server whose URL names none.
+const USUAL_PORT: u16 = 5432;
+
 /// Where the database is and how it is used; `Debug` shows no password.
 #[derive(Clone)]
 pub struct PostgresConfig {
@@ -77,7 +80,8 @@ impl PostgresConfig {
     #[must_use]
     pub fn shown_url(&self) -> String {
         let ports = self.server.get_ports();
-        let port = |index: usize| ports.get(index).or(ports.first()).map(|port| format!(":{port}"));
+        let port = |index: usize| ports.get(index).or(ports.first()).filter(|port| **port != USUAL_PORT);
+        let port = |index| port(index).map(|port| format!(":{port}"));
         let mut parameters = Vec::new();
         let mut hosts = Vec::new();
         for (index, host) in self.server.get_hosts().iter().enumerate() {
@@ -87,7 +91,8 @@ impl PostgresConfig {
             }
         }
         if hosts.is_empty() {
-            parameters.extend(ports.first().map(|port| ("port", port.to_string())));
+            let port = ports.first().filter(|port| **port != USUAL_PORT);
+            parameters.extend(port.map(|port| ("port", port.to_string())));
         }
         match &self.security {
             Security::Plain if !hosts.is_empty() => parameters.push(("sslmode", "disable".to_owned())),
@@ -117,7 +122,7 @@ impl PostgresConfig {
         let ports = self.server.get_ports();
         let socket = |(index, host): (usize, &Host)| match host {
             Host::Unix(folder) if is_open_to_all(folder) => {
-                let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+                let port = ports.get(index).or(ports.first()).copied().unwrap_or(USUAL_PORT);
                 Some(folder.join(format!(".s.PGSQL.{port}")))
             }
             Host::Unix(folder) => Some(folder.clone()),
@@ -171,7 +176,7 @@ impl PostgresConfig {
     /// The hosts and ports, for people.
     pub(crate) fn address(&self) -> String {
         let (hosts, ports) = (self.server.get_hosts(), self.server.get_ports());
-        let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+        let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(USUAL_PORT);
         let shown = hosts.iter().enumerate().map(|(index, host)| match host {
             Host::Tcp(name) => format!("{name}:{}", port(index)),
             Host::Unix(path) => path.join(format!(".s.PGSQL.{}", port(index))).display().to_string(),
@@ -198,7 +203,7 @@ impl PostgresConfig {
             Some(Host::Tcp(name)) => name.clone(),
             Some(Host::Unix(_)) | None => "localhost".to_owned(),
         };
-        let port = self.server.get_ports().first().copied().unwrap_or(5432);
+        let port = self.server.get_ports().first().copied().unwrap_or(USUAL_PORT);
         [host, port.to_string(), self.database().to_owned(), self.user().to_owned()]
     }
 

@@ -34,6 +34,7 @@ DECLARE
     outcome smallint;
     answer bigint;
     found_last bigint;
+    was_there boolean;
 BEGIN
     -- Plans are kept for the life of the connection, also those that were made while a table was small.
     setting := set_config('enable_seqscan', 'off', true);
@@ -129,11 +130,15 @@ BEGIN
             END IF;
         ELSIF kind IN (3, 6) THEN
             DELETE FROM callboard.entries
-                WHERE key = this_key AND (expected = -1 OR revision = expected AND (expires IS NULL OR expires > moment));
+                WHERE key = this_key AND (expected = -1 OR revision = expected AND (expires IS NULL OR expires > moment))
+                RETURNING expires IS NULL OR expires > moment INTO was_there;
             IF FOUND THEN
-                answer := nextval('callboard.numbers');
-                IF feeds[i] THEN
-                    INSERT INTO callboard.changes (revision, lane, key) VALUES (answer, this_lane, this_key);
+                -- What has expired was absent already.
+                IF was_there THEN
+                    answer := nextval('callboard.numbers');
+                    IF feeds[i] THEN
+                        INSERT INTO callboard.changes (revision, lane, key) VALUES (answer, this_lane, this_key);
+                    END IF;
                 END IF;
             ELSIF kind = 3 THEN
                 outcome := 3;
