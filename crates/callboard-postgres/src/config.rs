@@ -86,6 +86,9 @@ impl PostgresConfig {
         let mut hosts = Vec::new();
         for (index, host) in self.server.get_hosts().iter().enumerate() {
             match host {
+                Host::Tcp(name) if name.contains(':') => {
+                    hosts.push(format!("[{name}]{}", port(index).unwrap_or_default()))
+                }
                 Host::Tcp(name) => hosts.push(format!("{name}{}", port(index).unwrap_or_default())),
                 Host::Unix(path) => parameters.push(("host", path.display().to_string())),
             }
