@@ -15,7 +15,7 @@ use super::handle::Callboard;
 /// Counts of what a board works on and holds at one moment, returned by [`Callboard::load`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Runs that this board works on: taken in, forked, or found at the start and claimed.
+    /// Runs that this board works on: taken in, forked, or taken over from a board that is gone.
     pub runs: usize,
     /// Turns in the queues of all agents that have not begun.
     pub ready_turns: usize,

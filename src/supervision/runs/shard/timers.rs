@@ -26,7 +26,7 @@ pub(in crate::supervision::runs) enum Timer {
     Deadline(RunId),
     /// The deadline of a delegation or question.
     RequestDeadline(RunId, RequestKey),
-    /// Read a run again: another process held it, or the store did not answer.
+    /// Read a run again: the store did not answer.
     Adopt { run: RunId, new_process: bool },
 }
 
