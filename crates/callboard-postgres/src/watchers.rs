@@ -1,7 +1,8 @@
 //! The watches of one handle: each has a bounded queue of changes, as the contract has it.
 //!
 //! A handle's own writes come from its lane, those of other handles from the feed, which is later. So that a watch never ends with an
-//! older value of a key than it has shown, changes older than the newest that was published of their key are left out.
+//! older value of a key than it has shown, and shows none twice, changes that are not newer than the newest that was published of their
+//! key are left out.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -113,7 +114,7 @@ impl State {
             .filter_map(|watcher| watcher.mailbox.upgrade())
             .collect();
         let newest = self.newest.get(&key).max(self.newest_before.get(&key));
-        if watching.is_empty() || newest.is_some_and(|newest| *newest > revision) {
+        if watching.is_empty() || newest.is_some_and(|newest| *newest >= revision) {
             return;
         }
         self.newest.insert(key, revision);
