@@ -46,7 +46,7 @@ pub type Revision = u64;
 /// Sessions:
 /// - Each board works in a session, and its writes name it. When [`Storage::end_session`] has returned, no write of that session is
 ///   under way or can come, so whoever reads then sees the last of them.
-/// - A session whose lease has run out goes on until somebody ends it: a board that was slow and lost nothing continues.
+/// - A session whose lease has run out continues until somebody ends it: a board that was slow and lost nothing continues.
 /// - Where one process owns the whole store, reopening it forgets all sessions.
 ///
 /// Time:

@@ -49,7 +49,7 @@ impl Sessions {
         }
         let NewSession { name, about, lease } = new;
         let is_taken = self.sessions.values().any(|other| other.name == name && !other.left(now).is_zero());
-        // Two live sessions do not share a name: this one goes on until it is ended.
+        // Two live sessions do not share a name: this one continues until it is ended.
         let until = if is_taken { now } else { now.saturating_add(lease) };
         self.sessions.insert(id, Session { name, about, lease, until: Some(until) });
         Ok(())

@@ -82,7 +82,6 @@ impl<L: Send + 'static> Kept<L> {
                 return Ok(());
             }
             let (bytes, file) = ((kept.bytes)(&kept.ledger.lock()), &kept.file);
-
             file.folder.write(file.name, &bytes).inspect_err(|_| kept.is_changed.store(true, Ordering::Release))
         });
         if let Ok(Err(error)) = written.await {

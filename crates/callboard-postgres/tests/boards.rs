@@ -20,7 +20,7 @@ mod support;
 
 use support::Server;
 
-/// What a board is told: its name, the folder of the server, the schema, and the file to which it writes what it does.
+/// The environment variable of a board's process: its name, the folder of the server, the schema, and the file to which it writes what it does.
 const BOARD: &str = "CALLBOARD_TEST_BOARD";
 const LEASE: Duration = Duration::from_secs(2);
 const STEPS: usize = 4;

@@ -1,4 +1,4 @@
-//! Connections that break, and servers that crash: each write is made once, or its caller is told that this is not known.
+//! Connections that break, and servers that crash: each write is made once, or its caller gets an error that says that this is not known.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
