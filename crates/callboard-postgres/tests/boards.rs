@@ -24,6 +24,13 @@ use support::Server;
 const BOARD: &str = "CALLBOARD_TEST_BOARD";
 const LEASE: Duration = Duration::from_secs(2);
 const STEPS: usize = 4;
+/// The first step of a run that waits until the gate is open.
+const HELD_FROM: usize = 1;
+
+/// The file that lets the steps end that wait.
+fn gate(diary: &Path) -> PathBuf {
+    diary.with_extension("open")
+}
 
 /// A board in a process of its own.
 struct Board {
@@ -105,7 +112,10 @@ fn is_board() -> bool {
                         let mut file = OpenOptions::new().append(true).create(true).open(&diary).unwrap();
                         // One write of a short line is not torn.
                         file.write_all(format!("{} {step} {writer}\n", turn.id().run).as_bytes()).unwrap();
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        // The steps from here on are under way until the test says otherwise.
+                        while step >= HELD_FROM && !gate(&diary).exists() {
+                            tokio::time::sleep(Duration::from_millis(10)).await;
+                        }
                         Ok::<_, TurnError>(step)
                     };
                     turn.step(&format!("step {step}"), done).await?;
@@ -202,6 +212,7 @@ fn runs_go_on_elsewhere_when_their_board_is_killed() {
     runs.extend(second.submit(50));
     await_steps(&diary, 120);
     first.kill();
+    std::fs::write(gate(&diary), []).unwrap();
     // A process that comes again under the name of a killed one waits for nobody.
     all_finish(config, &runs, &diary);
     let by_heir =
@@ -221,6 +232,7 @@ fn a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing() {
     let runs = first.submit(50);
     await_steps(&diary, 60);
     first.signal(Signal::STOP);
+    std::fs::write(gate(&diary), []).unwrap();
     all_finish(config, &runs, &diary);
     let by_first = || std::fs::read_to_string(&diary).unwrap().lines().filter(|line| line.ends_with(" a")).count();
     let before = by_first();
