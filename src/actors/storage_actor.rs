@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     pub(crate) scan_every: Duration,
     /// What the board says about itself to the others.
     pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
-    /// Whether the board has an agent.
-    pub(crate) hosts: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
+    /// Whether the board has an agent, or reaches it.
+    pub(crate) reaches: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
     pub(crate) shards: Arc<ShardQueues>,
     /// Whether runs of boards that are gone are taken over.
     pub(crate) takes_over: bool,
@@ -155,8 +155,8 @@ impl Actor for StorageActor {
                 tracing::warn!(%error, "the board's lease on its store was not renewed");
             }
             StorageActorMsg::Scan => {
-                let (ownership, hosts) = (arguments.ownership.clone(), Arc::clone(&arguments.hosts));
-                let found = async move { ownership.find_left(&*hosts).await };
+                let (ownership, reaches) = (arguments.ownership.clone(), Arc::clone(&arguments.reaches));
+                let found = async move { ownership.find_left(&*reaches).await };
                 tokio::spawn(async move { me.cast(StorageActorMsg::Found(answer_of(found).await)) });
             }
             StorageActorMsg::Found(found) => {

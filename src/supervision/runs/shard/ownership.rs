@@ -96,17 +96,22 @@ impl Ownership {
         }
     }
 
+    /// Whether the run was left to others before.
+    pub(in crate::supervision::runs) fn was_left(&self, run: RunId) -> bool {
+        self.shared.unplaced.lock().contains_key(&run)
+    }
+
     /// Notes that this board leaves a run to boards that have these agents.
     pub(in crate::supervision::runs) fn leave(&self, run: RunId, agents: BTreeSet<AgentName>) {
         self.shared.unplaced.lock().insert(run, agents);
     }
 
-    /// The open runs whose boards are gone, the oldest first, without those that wait for agents which `hosts` does not know. Ends the
+    /// The open runs whose boards are gone, the oldest first, without those that wait for agents which `reaches` does not know. Ends the
     /// sessions whose leases have run out, and forgets those that have no runs left.
     ///
     /// # Errors
     /// What the store reports.
-    pub(crate) async fn find_left(&self, hosts: impl Fn(&AgentName) -> bool) -> Result<Vec<RunId>, StorageError> {
+    pub(crate) async fn find_left(&self, reaches: impl Fn(&AgentName) -> bool) -> Result<Vec<RunId>, StorageError> {
         let gone = self.end_expired().await?;
         if gone.is_empty() {
             return Ok(Vec::new());
@@ -119,7 +124,7 @@ impl Ownership {
         }
         let gone: HashSet<&Arc<str>> = gone.iter().map(|(_, board)| board).collect();
         let unplaced = self.shared.unplaced.lock();
-        let is_left = |run: &RunId| unplaced.get(run).is_none_or(|agents| agents.iter().all(&hosts));
+        let is_left = |run: &RunId| unplaced.get(run).is_none_or(|agents| agents.iter().all(&reaches));
         let left = notes.iter().filter(|(run, owner)| gone.contains(owner) && is_left(run));
         Ok(left.map(|(run, _)| *run).collect())
     }
