@@ -26,6 +26,8 @@ pub(crate) const TOKENS: &str = "callboard_tokens_total";
 pub(crate) const HANDOFF_LATENCY: &str = "callboard_handoff_latency_seconds";
 /// Refusals, by `refusal` (`WaitCycle` counts the circles of waits). Counter.
 pub(crate) const REFUSALS: &str = "callboard_refusals_total";
+/// Letters of other boards that were refused, by `reason`. Counter.
+pub(crate) const LETTERS_REFUSED: &str = "callboard_letters_refused_total";
 /// Rebuilds of an agent's value, by `agent`. Gauge.
 pub(crate) const RESTARTS: &str = "callboard_agent_restarts";
 /// Ready turns that wait for an agent, by `agent`. Gauge.
@@ -61,6 +63,7 @@ impl Counters {
             (FAILED_ATTEMPTS, "Attempts that failed, by agent."),
             (TOKENS, "Tokens that providers reported, by agent."),
             (REFUSALS, "Refusals, by kind."),
+            (LETTERS_REFUSED, "Letters of other boards that were refused, by reason."),
         ] {
             instruments::describe_counter(name, text);
         }
@@ -157,6 +160,11 @@ fn count_refusal(verdict: &Verdict) {
 /// Counts a refusal that is not an event, such as that of a submission.
 pub(crate) fn count_refused(refusal: &Refusal) {
     instruments::counter(REFUSALS, "refusal", refusal.name()).increment(1);
+}
+
+/// Counts a letter of another board that was refused.
+pub(crate) fn count_refused_letter(reason: &'static str) {
+    instruments::counter(LETTERS_REFUSED, "reason", reason).increment(1);
 }
 
 /// The histogram of an agent's handoff latency.

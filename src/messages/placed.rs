@@ -14,7 +14,6 @@ pub struct PlacedTurn {
     /// The turn, of the run that waits for it.
     pub turn: TurnId,
     pub(crate) view: State,
-    pub(crate) shows_previous_agent: bool,
     pub(crate) previous_agent: Option<AgentName>,
     pub(crate) figures: Option<RunFigures>,
     pub(crate) answers: Option<Arc<[EarlierAnswer]>>,

@@ -13,6 +13,8 @@ use crate::actors::{Agent, Reservation, Turn, TurnError, TurnsElsewhere};
 use crate::messages::{AgentName, Command, Cost, Limits, Refusal, RunId, RunResult, Task, TurnId};
 use crate::storage::StorageError;
 
+use crate::supervision::runs::run::Run;
+
 use super::handle::{Board, Callboard};
 use super::workflow_agents::{Begun, command, not_begun};
 
@@ -89,9 +91,18 @@ impl Callboard {
                 if result.is_tainted {
                     turn.taint(&format!("run {run}"));
                 }
-                let command = command(Ok(result), run)?;
-                let text: Arc<str> = command.output.unwrap_or_default().parse().map_err(damaged)?;
-                serde_json::from_str(&text).map_err(damaged)
+                let has_delegated = result.metrics.turns > 1;
+                let text: String = command(Ok(result), run)?.output.unwrap_or_default().parse().map_err(damaged)?;
+                let mut command: Command = serde_json::from_str(&text).map_err(damaged)?;
+                if has_delegated {
+                    let history = self.board.journal.events(run).await?;
+                    let mut written = Run::left_by_delegations(history, &self.board.rules).map_err(damaged)?;
+                    for write in command.update.writes() {
+                        written.push(&write.channel, write.value.clone(), write.overwrite);
+                    }
+                    command.update = written;
+                }
+                Ok(command)
             }
             Err(Unended::Refused(error)) => {
                 reserved.release_if_new();
@@ -108,6 +119,7 @@ impl Callboard {
             to: Some(turn.agent().as_str().into()),
             input: Some(turn.input_json().clone()),
             limits: Some(limits),
+            schema: task.schema.clone().or_else(|| Some(Arc::clone(&task.plan.as_ref()?.schema))),
             deadline: Some(left.unwrap_or(LONGEST)),
             durability: task.durability,
             id: Some(run),
@@ -126,14 +138,22 @@ impl Callboard {
     /// Has a board accept the run, and waits for its end.
     async fn ended_elsewhere(&self, agent: &AgentName, run: RunId, ask: Ask) -> Result<RunResult, Unended> {
         let board = &self.board;
+        let mut without_board_since = None;
         loop {
             if board.journal.has(run).await.map_err(Unended::storage)? {
                 return self.run(run).result().await.map_err(|error| Unended::Unknown(error.into()));
             }
             let Some(other) = board.boards.hosting(agent) else {
-                let why = "no other board hosts it now".to_owned();
+                // As for an agent of this board that was stopped.
+                let now = board.env.now().monotonic;
+                if now.saturating_sub(*without_board_since.get_or_insert(now)) < board.settings.timings.offline_after {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    continue;
+                }
+                let why = "no board that lives hosts it".to_owned();
                 return Err(Unended::Refused(Refusal::Unavailable { agent: agent.clone(), why }.into()));
             };
+            without_board_since = None;
             match board.boards.ask(&other.info.id, ask.clone()).await {
                 Ok(Reply::Ended(result)) => return Ok(*result),
                 Ok(Reply::Submitted(Err(error))) => return Err(Unended::Refused(not_begun(error))),

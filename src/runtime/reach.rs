@@ -14,7 +14,6 @@ use crate::messages::{AgentName, BoardAgent, Pending, PendingId, Refusal, Respon
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
 use crate::supervision::runs::queue::RunMessage;
-use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 
 use super::handle::{Board, Callboard, Lineage, Origin};
@@ -27,12 +26,21 @@ const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
 /// How often callers look again at runs of other boards.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a board that has changed waits for the others to have looked at it.
+const LOOKED_WITHIN: Duration = Duration::from_millis(250);
+
 /// How long a list of what waits for people waits for each board.
 const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Callboard {
     /// Makes known to the other boards what this one hosts.
     pub(super) async fn announce(&self) {
+        self.say_what_is_here().await;
+        self.have_others_look().await;
+    }
+
+    /// Writes what this board hosts where others look.
+    pub(super) async fn say_what_is_here(&self) {
         let board = &self.board;
         let about = (board.about)().to_bytes();
         let renewed = board.journal.storage().renew_session(board.ownership.session(), about);
@@ -41,34 +49,53 @@ impl Callboard {
         }
     }
 
+    /// Has the other boards look at what this one hosts, and waits a moment until they have: a board that is gone may be among them.
+    pub(super) async fn have_others_look(&self) {
+        let boards = &self.board.boards;
+        let others = boards.others();
+        let looks = others.iter().map(|other| boards.ask(&other.info.id, Ask::Look));
+        let _ = timeout(LOOKED_WITHIN, join_all(looks)).await;
+    }
+
     /// Looks at which other boards there are, and what they host.
     pub(super) async fn look_at_boards(&self) -> Result<(), StorageError> {
         answer_of(self.board.boards.look()).await?;
-        self.know_agents_elsewhere().await;
+        self.know_agents_elsewhere(Vec::new()).await;
         Ok(())
     }
 
-    /// Has the agents of other boards stand here under their names, unless this board has one of the name.
-    async fn know_agents_elsewhere(&self) {
+    /// Learns at the start which other boards there are, and which agents they have hosted.
+    pub(super) async fn learn_of_boards(&self) -> Result<(), StorageError> {
+        let known = answer_of(self.board.journal.known_agents()).await?;
+        answer_of(self.board.boards.look()).await?;
+        self.know_agents_elsewhere(known).await;
+        Ok(())
+    }
+
+    /// Has the agents of other boards stand here under their names, unless this board has one of the name, and so have `earlier` ones,
+    /// whose boards may come again. Where there are other boards, they get to know this board's agents.
+    async fn know_agents_elsewhere(&self, earlier: Vec<BoardAgent>) {
         let board = &self.board;
         let mut known = board.agents_elsewhere.lock().await;
         let others = board.boards.others();
-        for name in board.router.names_elsewhere() {
-            if !others.iter().any(|other| other.info.agent(name.as_str()).is_some()) {
-                known.remove(&name);
-                let _ = self.agents().remove(&name).await;
+        let here = board.router.described();
+        if board.journal.storage().is_shared() || !others.is_empty() {
+            for agent in &here {
+                if known.get(&agent.name) != Some(agent) && answer_of(board.journal.remember_agent(agent)).await.is_ok()
+                {
+                    known.insert(agent.name.clone(), agent.clone());
+                }
             }
         }
-        for agent in others.iter().flat_map(|other| &other.info.agents) {
-            if board.router.hosts(&agent.name) {
-                check_same(&board.router.described(), agent);
+        let living = others.iter().flat_map(|other| &other.info.agents);
+        for agent in living.chain(&earlier) {
+            if let Some(here) = here.iter().find(|here| here.name == agent.name) {
+                warn_of_difference(here, agent);
                 continue;
             }
-            let (is_known, is_there) = (known.get(&agent.name), board.router.listed(agent.name.as_str()).is_some());
-            if is_there
-                && is_known
-                    .is_some_and(|known| known == agent || others.iter().any(|other| other.info.agents.contains(known)))
-            {
+            let is_there = board.router.listed(agent.name.as_str()).is_some();
+            let is_declared = |known: &BoardAgent| others.iter().any(|other| other.info.agents.contains(known));
+            if is_there && known.get(&agent.name).is_some_and(|known| known == agent || is_declared(known)) {
                 continue;
             }
             let elsewhere = AgentElsewhere::new(Arc::downgrade(board));
@@ -77,7 +104,7 @@ impl Callboard {
             match listed {
                 Ok(()) => drop(known.insert(agent.name.clone(), agent.clone())),
                 Err(error) => {
-                    tracing::warn!(agent = %agent.name, %error, "an agent of another board cannot be reached from here")
+                    tracing::warn!(agent = %agent.name, %error, "an agent of another board cannot be reached from here");
                 }
             }
         }
@@ -110,7 +137,7 @@ impl Callboard {
                 Err(Unreached::Gone) => {}
             }
         }
-        let why = "the boards that hosted it are gone".to_owned();
+        let why = "no board that lives hosts it".to_owned();
         Err(Refusal::Unavailable { agent: agent.clone(), why }.into())
     }
 
@@ -258,6 +285,10 @@ impl Callboard {
         let people = self.people();
         match ask {
             Ask::Submit { .. } => self.accept_for(ask).await,
+            Ask::Look => match self.look_at_boards().await {
+                Ok(()) => Reply::Looked,
+                Err(error) => Reply::Failed(error.to_string()),
+            },
             Ask::Cancel { run, reason } => {
                 Reply::Changed(self.ask_run(run, |ack| RunMessage::Cancel { reason, ack }).await)
             }
@@ -281,8 +312,8 @@ impl Callboard {
 }
 
 /// A warning if this board and another one declare an agent differently.
-fn check_same(here: &[BoardAgent], there: &BoardAgent) {
-    if let Some(here) = here.iter().find(|here| here.name == there.name && *here != there) {
+fn warn_of_difference(here: &BoardAgent, there: &BoardAgent) {
+    if here != there {
         tracing::warn!(
             agent = %here.name, ?here, ?there,
             "another board declares the agent differently; each board uses its own"
@@ -319,7 +350,7 @@ impl Host for HostedBoard {
         let board = self.board();
         async move {
             if let Some(board) = board {
-                board.know_agents_elsewhere().await;
+                board.know_agents_elsewhere(Vec::new()).await;
             }
         }
         .boxed()

@@ -103,7 +103,7 @@ impl Builder {
             limits: settings.ledger(),
             watch_buffer: settings.capacity.watch_buffer,
         }));
-        let boards = Arc::new(Boards::new(env.clone(), journal.clone(), Arc::clone(&board_id), storage.is_shared()));
+        let boards = Arc::new(Boards::new(env.clone(), journal.clone(), Arc::clone(&board_id)));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit: Arc<AtomicUsize> = Arc::default();
@@ -291,10 +291,11 @@ impl Builder {
                 return Err(error.into());
             }
         }
-        callboard.announce().await;
-        if let Err(error) = callboard.look_at_boards().await {
+        callboard.say_what_is_here().await;
+        if let Err(error) = callboard.learn_of_boards().await {
             tracing::warn!(%error, "the other boards cannot be looked for");
         }
+        callboard.have_others_look().await;
         let unfinished = match callboard.board.settings.on_unfinished {
             Unfinished::Leave => Vec::new(),
             Unfinished::Resume | Unfinished::Cancel => {

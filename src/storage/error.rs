@@ -110,7 +110,10 @@ pub enum StorageError {
 /// The text of the error, for another board. That reads it as [`StorageError::Unavailable`]: it was not its store that failed.
 impl Serialize for StorageError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self {
+            Self::Unavailable { detail } => serializer.serialize_str(detail),
+            error => serializer.collect_str(error),
+        }
     }
 }
 

@@ -132,7 +132,8 @@ impl AgentSpec {
         (self.role, self.capabilities, self.projects) = (role, capabilities, projects);
         (self.authority, self.has_effects) = (authority, has_effects);
         self.mode = Mode::named(&mode).unwrap_or_default();
-        self.is_elsewhere = true;
+        // Its turns wait for their runs elsewhere, and have a slot only before and after that.
+        (self.is_elsewhere, self.concurrency) = (true, 1000);
         self
     }
 

@@ -1,6 +1,5 @@
 //! The actor that takes letters of other boards, and looks at which there are.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::storage::{Change, Watch};
+use crate::env::Env;
+use crate::storage::{Change, Journal, Watch};
 use crate::supervision::answer_of;
 
 use super::Boards;
@@ -18,11 +18,14 @@ use super::Boards;
 pub(crate) struct BoardsActor;
 
 /// Aborts the delivery when the actor ends.
-pub(crate) struct Delivery(AbortHandle);
+pub(crate) struct Delivery {
+    env: Env,
+    task: AbortHandle,
+}
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -37,37 +40,33 @@ impl Actor for BoardsActor {
         (boards, every): (Arc<Boards>, Duration),
     ) -> Result<Delivery, ActorProcessingErr> {
         boards.env.slow_fault_point("boards.start").await?;
-        let delivery = tokio::spawn(deliver(boards, every));
-        let aborts = delivery.abort_handle();
+        let env = boards.env.clone();
+        let delivering = tokio::spawn(deliver(boards, every));
+        let task = delivering.abort_handle();
         tokio::spawn(async move {
             // It ends only with a panic, and is begun again with the actor.
-            if delivery.await.is_err_and(|error| error.is_panic()) {
+            if delivering.await.is_err_and(|error| error.is_panic()) {
                 me.kill();
             }
         });
-        Ok(Delivery(aborts))
+        Ok(Delivery { env, task })
     }
 
-    async fn post_stop(&self, _: ActorRef<()>, _: &mut Delivery) -> Result<(), ActorProcessingErr> {
-        Ok(())
+    async fn post_stop(&self, _: ActorRef<()>, delivery: &mut Delivery) -> Result<(), ActorProcessingErr> {
+        Ok(delivery.env.slow_fault_point("boards.stop").await?)
     }
 }
 
 async fn deliver(boards: Arc<Boards>, every: Duration) {
-    let mut watch: Option<Watch> = None;
+    let mut watch: Watch = futures::stream::empty().boxed();
+    let mut has_ended = true;
     let mut look = tokio::time::interval(every);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if watch.is_none() && (boards.is_shared || !boards.others().is_empty()) {
-            watch = Some(boards.journal.storage().watch(&boards.mailbox()));
+        if has_ended {
+            (watch, has_ended) = (boards.journal.storage().watch(&Journal::mailbox(&boards.id)), false);
             look_into_the_mailbox(&boards).await;
         }
-        let arrived = async {
-            match &mut watch {
-                Some(watch) => watch.next().await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             // Looks are seldom, and letters may arrive all the time.
             biased;
@@ -83,13 +82,13 @@ async fn deliver(boards: Arc<Boards>, every: Duration) {
                 }
                 look_into_the_mailbox(&boards).await;
             }
-            change = arrived => match change {
+            change = watch.next() => match change {
                 Some(Change::Put(key, entry)) => boards.receive(key, entry),
                 Some(Change::Deleted(_)) => {}
                 Some(Change::Missed(_)) => look_into_the_mailbox(&boards).await,
                 // The store has stopped.
                 None => {
-                    watch = None;
+                    has_ended = true;
                     look.tick().await;
                 }
             },

@@ -10,15 +10,13 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use crate::actors::metrics::count_refused_letter;
 use crate::messages::Durability;
-use crate::storage::{Delete, Entry, Key, KeyPrefix, Put, StorageError, codec};
+use crate::storage::{Delete, Entry, Journal, Key, Put, StorageError, codec};
 use crate::supervision::{answer_of, panic_text};
 
 use super::Boards;
 use super::letter::{Ask, Content, Letter, Reply};
-
-/// Where letters are, below it by the id of the receiver and the reference.
-const MAIL: &str = "mail";
 
 /// A letter that nobody has read for so long, in seconds, is gone.
 const KEPT: u64 = 24 * 3600;
@@ -37,8 +35,6 @@ pub(super) struct Exchange {
     waiting: Mutex<HashMap<Uuid, oneshot::Sender<Reply>>>,
     /// The questions of others that are being answered. They outlive the actor, which may read their letters again.
     in_hand: Mutex<HashSet<Uuid>>,
-    /// Boards that are gone, whose letters were discarded.
-    discarded: Mutex<HashSet<Arc<str>>>,
 }
 
 /// Why there is no reply. What was asked for may have been done.
@@ -89,15 +85,10 @@ impl Boards {
 
     async fn send(&self, board: &str, reference: Uuid, content: Content) -> Result<(), StorageError> {
         let letter = Letter { from: Arc::clone(&self.id), content };
-        let key = Key::new([MAIL, board, &*reference.as_simple().encode_lower(&mut Uuid::encode_buffer())]);
+        let key = Journal::letter(board, reference.as_simple().encode_lower(&mut Uuid::encode_buffer()));
         let value = codec::encode_shared(&letter);
         let put = Put { ttl_secs: Some(KEPT), durability: Durability::Memory, ..Put::new(key, value) };
         answer_of(self.journal.storage().put_if_revision(put)).await.map(|_| ())
-    }
-
-    /// The keys of the letters to this board.
-    pub(super) fn mailbox(&self) -> KeyPrefix {
-        Key::new([MAIL, &*self.id]).children()
     }
 
     /// Takes all letters that are there.
@@ -105,7 +96,7 @@ impl Boards {
     /// # Errors
     /// What the store reports.
     pub(super) async fn collect(self: &Arc<Self>) -> Result<(), StorageError> {
-        let (mailbox, mut after) = (self.mailbox(), None);
+        let (mailbox, mut after) = (Journal::mailbox(&self.id), None);
         loop {
             let page = self.journal.storage().scan(&mailbox, after.as_ref(), PAGE).await?;
             let is_last = page.len() < PAGE;
@@ -143,7 +134,10 @@ impl Boards {
                 tokio::spawn(async move {
                     let answered = async {
                         let reply = match is_full {
-                            true => Reply::Failed("the board has too many questions of other boards".to_owned()),
+                            true => {
+                                count_refused_letter("overloaded");
+                                Reply::Failed("the board has too many questions of other boards".to_owned())
+                            }
                             false => boards.answer(&from, *ask).await,
                         };
                         if let Err(error) = boards.send(&from, reference, Content::Reply(Box::new(reply))).await {
@@ -156,48 +150,30 @@ impl Boards {
                 });
             }
             Err(error) => {
+                count_refused_letter("unreadable");
                 tracing::warn!(%key, error, "a letter of another board cannot be read, and is refused");
                 tokio::spawn(async move { boards.discard(key, entry).await });
             }
         }
     }
 
-    /// Has the board do what is asked. A fault may have it do that more than once, or late.
+    /// Has the board do what is asked. A fault may have it do that again, or late.
     async fn answer(&self, from: &str, ask: Ask) -> Reply {
         let Some(host) = self.host.get() else { return Reply::Failed("the board starts".to_owned()) };
-        let times = match self.env.message_point("mail.take", from).await {
-            Ok(times) => times.max(1),
-            Err(error) => return Reply::Failed(error),
+        let answered = async {
+            let times = self.env.message_point("mail.take", from).await?;
+            for _ in 1..times {
+                host.answer(ask.clone()).await;
+            }
+            Ok(host.answer(ask).await)
         };
-        let mut first = None;
-        for _ in 0..times {
-            let answered = AssertUnwindSafe(host.answer(ask.clone())).catch_unwind().await;
-            let answered = answered.unwrap_or_else(|panic| Reply::Failed(panic_text(&*panic)));
-            first.get_or_insert(answered);
-        }
-        first.unwrap_or_else(|| Reply::Failed("the question was lost".to_owned()))
+        let answered = AssertUnwindSafe(answered).catch_unwind().await;
+        answered.unwrap_or_else(|panic| Err(panic_text(&*panic))).unwrap_or_else(Reply::Failed)
     }
 
     /// Deletes a letter. One that stays is read again, or expires.
     async fn discard(&self, key: Key, entry: Entry) {
         let delete = Delete::new(key, entry.revision, Durability::Memory);
         let _ = answer_of(self.journal.storage().delete_if_revision(delete)).await;
-    }
-
-    /// Deletes the letters to boards that are gone, which nobody reads any more.
-    pub(super) async fn discard_mail_of(&self, gone: Vec<Arc<str>>) {
-        for board in gone {
-            if !self.exchange.discarded.lock().insert(Arc::clone(&board)) {
-                continue;
-            }
-            let letters = Key::new([MAIL, &*board]).children();
-            while let Ok(page) = answer_of(self.journal.storage().scan(&letters, None, PAGE)).await
-                && !page.is_empty()
-            {
-                for (key, entry) in page {
-                    self.discard(key, entry).await;
-                }
-            }
-        }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) enum Ask {
         /// Replies when the run has ended, with its result.
         waits_for_end: bool,
     },
+    /// To look at which boards there are, and what they host.
+    Look,
     /// To cancel a run.
     Cancel { run: RunId, reason: String },
     /// To change what a delegation from outside refers to.
@@ -61,6 +63,8 @@ pub(crate) enum Ask {
 pub(crate) enum Reply {
     /// The run was accepted, or refused.
     Submitted(Result<RunId, SubmitError>),
+    /// The board has looked.
+    Looked,
     /// The run has ended.
     Ended(Box<RunResult>),
     /// Whether the run was open; `None` if the board does not work on it.
@@ -116,6 +120,72 @@ impl Sendable for AnswerError {
             | Self::Panicked(_)
             | Self::Unacknowledged(_)
             | Self::Storage(_) => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::messages::{AgentName, PlacedTurn, State, TurnId};
+    use crate::storage::codec;
+    use crate::testing::golden;
+
+    fn run() -> RunId {
+        RunId(Uuid::from_u128(7))
+    }
+
+    fn letter(content: Content) -> Letter {
+        Letter { from: "b0".into(), content }
+    }
+
+    #[test]
+    fn the_bytes_of_a_letter_are_fixed() {
+        let turn = TurnId { run: run(), number: 2 };
+        let placed = PlacedTurn {
+            turn,
+            view: State::default(),
+            previous_agent: AgentName::new("lead").ok(),
+            figures: None,
+            answers: None,
+            node: Some("node".into()),
+            conversation: None,
+        };
+        let task = Task { placed: Some(Box::new(placed)), ..Task::new("x").to("coder").id(run()) };
+        let lineage = Some((Chain::default(), TraceId(run().0)));
+        golden::check(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
+            &letter(Content::Ask(Box::new(Ask::Submit {
+                task: Box::new(task),
+                conversation: ConversationId::new("ann").ok(),
+                lineage,
+                waits_for_room: false,
+                waits_for_end: true,
+            }))),
+        );
+    }
+
+    #[test]
+    fn every_reply_is_read_as_it_was_written() {
+        let refused = SubmitError::OverLimit(crate::messages::OverLimit::depth("the input"));
+        let not_open = AnswerError::NotOpen(PendingId::Node(TurnId { run: run(), number: 1 }));
+        let stopped = SubmitError::Storage(StorageError::Closed);
+        for (reply, is_same) in [
+            (Reply::Submitted(Ok(run())), true),
+            (Reply::Submitted(Err(SubmitError::NoAgents)), true),
+            (Reply::Submitted(Err(refused.sendable())), true),
+            (Reply::Submitted(Err(stopped)), false),
+            (Reply::Changed(Some(false)), true),
+            (Reply::Answered(Err(not_open.sendable())), true),
+            (Reply::Answered(Ok(Some(Votes::default()))), true),
+            (Reply::Pending(Vec::new()), true),
+            (Reply::Failed("no".to_owned()), true),
+        ] {
+            let sent = letter(Content::Reply(Box::new(reply)));
+            let read = codec::decode::<Letter>(&codec::encode(&sent)).unwrap();
+            assert_eq!(read == sent, is_same, "{read:?}");
         }
     }
 }

@@ -30,8 +30,6 @@ pub(crate) struct Boards {
     journal: Journal,
     /// The id of this board.
     id: Arc<str>,
-    /// Whether other processes may have boards on the store, so that letters may arrive at any time.
-    is_shared: bool,
     /// The other boards that live.
     others: RwLock<Arc<[BoardEntry]>>,
     exchange: Exchange,
@@ -48,9 +46,9 @@ pub(crate) trait Host: Send + Sync {
 }
 
 impl Boards {
-    pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>, is_shared: bool) -> Self {
+    pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
-        Self { env, journal, id, is_shared, others, exchange, host: OnceLock::new() }
+        Self { env, journal, id, others, exchange, host: OnceLock::new() }
     }
 
     /// Sets the board, once it is made: no letter is read before.
@@ -85,14 +83,8 @@ impl Boards {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn look(&self) -> Result<bool, StorageError> {
-        let (mut others, mut gone) = (Vec::new(), Vec::new());
-        for board in self.journal.boards().await? {
-            if board.info.id == self.id {
-                continue;
-            }
-            if board.left.is_zero() { gone.push(board.info.id) } else { others.push(board) }
-        }
-        self.discard_mail_of(gone).await;
+        let boards = self.journal.boards().await?.into_iter();
+        let others: Vec<_> = boards.filter(|board| board.info.id != self.id && !board.left.is_zero()).collect();
         let hosted = |boards: &[BoardEntry]| -> Vec<_> {
             boards.iter().map(|board| (Arc::clone(&board.info.id), board.info.agents.clone())).collect()
         };

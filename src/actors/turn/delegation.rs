@@ -207,6 +207,10 @@ impl Delegation {
     /// # Errors
     /// [`DelegationError::Refused`], and when an earlier attempt asked for something else in this place.
     pub async fn detach(mut self) -> Result<RequestId, DelegationError> {
+        if self.turn.shared.ready.placed().is_some() {
+            let why = "a turn for the run of another board awaits what it delegates: nobody is there for a late answer";
+            return Err(DelegationError::Turn(TurnError::terminal(why)));
+        }
         self.order.is_detached = true;
         let id = self.request_id();
         let request = TurnRequest::Delegate(self.order);

@@ -328,12 +328,10 @@ impl Turn {
 
     /// The turn as another board is to take it.
     pub(crate) fn placed(&self) -> PlacedTurn {
-        let ReadyTurn { id, view, shows_previous_agent, previous_agent, figures, answers, node, conversation, .. } =
-            &*self.shared.ready;
+        let ReadyTurn { id, view, previous_agent, figures, answers, node, conversation, .. } = &*self.shared.ready;
         PlacedTurn {
             turn: *id,
             view: view.clone(),
-            shows_previous_agent: *shows_previous_agent,
             previous_agent: previous_agent.clone(),
             figures: figures.clone(),
             answers: answers.clone(),

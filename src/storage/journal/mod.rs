@@ -4,6 +4,7 @@ mod failures;
 mod inboxes;
 mod letters;
 mod listed;
+mod mail;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -175,6 +175,8 @@ const POINTS: &[FaultPoint] = &[
     of("storage.start", START),
     of("storage.handle", HANDLE),
     of("storage.stop", STOP),
+    of("boards.start", START),
+    of("boards.stop", STOP),
     of("gauges.start", START),
     of("gauges.handle", HANDLE),
     of("gauges.stop", STOP),
@@ -194,5 +196,6 @@ const POINTS: &[FaultPoint] = &[
     steady("inbox.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
     steady("answer.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
     steady("decision.dispatch", &[Error, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("mail.take", &[Error, Panic, Wait, Duplicate, Reorder, Crash]),
     steady("channel.ask", &[Error, Panic, Wait, Drop, Duplicate, Crash]),
 ];

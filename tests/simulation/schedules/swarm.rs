@@ -165,9 +165,14 @@ async fn fulfil(wish: Wish, number: usize, turn: &Turn, effects: &Effects) -> Re
 }
 
 pub(crate) fn board(sim: &Sim) -> Builder {
+    board_with(sim, |_| true)
+}
+
+/// A board with the agents of these depths.
+pub(crate) fn board_with(sim: &Sim, has: impl Fn(usize) -> bool) -> Builder {
     let never = BreakerPolicy { threshold: u32::MAX, cooldown: Duration::ZERO, max_cooldown: Duration::ZERO };
     let mut builder = sim.board().breaker(never).pool(3).capacity(|capacity| capacity.run_supervisors(2));
-    for depth in 0..DEPTH {
+    for depth in (0..DEPTH).filter(|depth| has(*depth)) {
         let effects = sim.effects();
         let agent = move |turn: Turn| follow(turn, effects.clone());
         builder = builder.with(AgentSpec::new(&format!("a{depth}"), agent).concurrency(3));

@@ -136,13 +136,10 @@ impl ReadyTurn {
         self.submission.task.placed.as_deref().filter(|_| self.id.number == 1)
     }
 
-    /// With what its agent sees in the run that waits for it.
+    /// With what its agent sees of the run that waits for it, besides the state.
     pub(crate) fn seen_from_there(mut self) -> Self {
         if let Some(placed) = self.placed().cloned() {
-            let PlacedTurn { turn: _, view, shows_previous_agent, previous_agent, .. } = placed;
-            (self.view, self.shows_previous_agent, self.previous_agent) = (view, shows_previous_agent, previous_agent);
-            (self.figures, self.answers) = (placed.figures, placed.answers);
-            (self.node, self.conversation) = (placed.node, placed.conversation);
+            (self.figures, self.node, self.conversation) = (placed.figures, placed.node, placed.conversation);
         }
         self
     }

@@ -119,6 +119,7 @@ impl Ownership {
         let notes = self.journal.open_notes().await?;
         for (id, board) in &gone {
             if !notes.iter().any(|(_, owner)| owner == board) {
+                self.journal.discard_mail(board).await?;
                 self.journal.storage().forget_session(*id).await?;
             }
         }

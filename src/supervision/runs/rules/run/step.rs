@@ -56,7 +56,12 @@ impl Run {
         };
         let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
-        let root = run.branches.add(Branch::new(Origin::Root, State::default(), chain));
+        let mut root = Branch::new(Origin::Root, State::default(), chain);
+        if let Some(placed) = run.submission.task.placed.as_deref() {
+            (root.view, root.previous_agent) = (placed.view.clone(), placed.previous_agent.clone());
+            root.brief.answers.clone_from(&placed.answers);
+        }
+        let root = run.branches.add(root);
         let mut effects = Vec::new();
         if run.submission.task.plan.is_none() {
             effects.push(run.start_turn(root, agent, input));

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::messages::state::{Delta, StateError, join, overwrite};
-use crate::messages::{AgentName, Authority, Json, State, Timestamp, Update};
+use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
+use crate::messages::{AgentName, Authority, Json, RunEvent, State, Timestamp, Update};
 use crate::supervision::runs::rules::directory::AgentDirectory;
+use crate::supervision::runs::rules::history::{ReplayError, from_submission};
 
 use super::branch::{Branch, Origin};
 use super::fold::Run;
@@ -37,6 +38,25 @@ impl Run {
         let mut children = turn.children();
         self.put_overwrite(children.iter_mut().map(|child| &mut child.deltas));
         children
+    }
+
+    /// The writes of the delegations of a run's first turn, in the order of the requests: what they leave to the run that waits for
+    /// the turn.
+    pub(crate) fn left_by_delegations(history: Vec<RunEvent>, rules: &StateRules) -> Result<Update, ReplayError> {
+        let (submission, events) = from_submission(history)?;
+        let (mut run, _) = Self::begin(submission, rules.clone());
+        let mut left = Update::default();
+        for event in events {
+            if let (RunEvent::TurnEnded { turn: 1, .. }, Some(turn)) = (&event, run.turn(1)) {
+                for delta in turn.children().iter().flat_map(|child| &child.deltas) {
+                    for write in delta.update.writes() {
+                        left.push(&write.channel, write.value.clone(), write.overwrite);
+                    }
+                }
+            }
+            run.step(&event);
+        }
+        Ok(left)
     }
 
     /// Replaces concurrent writes by a person's overwrite.
