@@ -160,19 +160,8 @@ impl Journal {
         self.append_with((stream, expected), events, durability, Vec::new())
     }
 
-    /// Adds events as one record, and with it the note of [`Journal::mark_open`].
-    pub(crate) fn append_and_note(
-        &self,
-        (run, owner): (RunId, &str),
-        at: (&Key, Sequence),
-        events: &[RunEvent],
-        durability: Durability,
-    ) -> StorageFuture<Sequence> {
-        let note = Rider::Put { key: Self::key_of(OPEN, run), value: Arc::from(owner.as_bytes()) };
-        self.append_with(at, events, durability, vec![note])
-    }
-
-    fn append_with(
+    /// Adds events as one record, and with it notes about the run.
+    pub(crate) fn append_with(
         &self,
         (stream, expected): (&Key, Sequence),
         events: &[RunEvent],
@@ -308,6 +297,13 @@ impl Journal {
         }
     }
 
+    /// What is written with the last record of a run: its place in the list of runs, and what [`Journal::note_ended`] writes.
+    pub(crate) fn end_notes(run: RunId, at: Timestamp, listing: &Listing, inboxes: &[AgentName]) -> Vec<Rider> {
+        let ended = (ended_key(run, at), inboxes::to_bytes(inboxes));
+        let notes = [listing.note(run), ended].into_iter().chain(inboxes::notes(run, at, inboxes));
+        notes.map(|(key, value)| Rider::Put { key, value }).collect()
+    }
+
     /// Notes that a run has ended, for [`Journal::forget_ended_before`], and which inboxes have messages of it.
     pub(crate) fn note_ended(&self, run: RunId, at: Timestamp, inboxes: &[AgentName]) -> StorageFuture<()> {
         let inboxes_noted = (!inboxes.is_empty()).then(|| self.note_inboxes(run, at, inboxes));
@@ -403,11 +399,21 @@ impl Journal {
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
-        self.append_and_note((run, owner), (&Self::stream(run), 0), events, durability)
+        self.append_with((&Self::stream(run), 0), events, durability, vec![Self::open_note(run, owner)])
     }
 
-    /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
-    /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
+    /// The note of [`Journal::mark_open`], to be written with the first record of a run.
+    pub(crate) fn open_note(run: RunId, owner: &str) -> Rider {
+        Rider::Put { key: Self::key_of(OPEN, run), value: Arc::from(owner.as_bytes()) }
+    }
+
+    /// The removal of the note of [`Journal::mark_open`] with the last record of a run.
+    pub(crate) fn no_open_note(run: RunId) -> Rider {
+        Rider::Delete { key: Self::key_of(OPEN, run) }
+    }
+
+    /// Notes that a run is unfinished, and which board works on it. Written with its first record and removed with its last one
+    /// or after it, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
     pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
         self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
     }
