@@ -18,7 +18,7 @@ use crate::actors::{
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
 use crate::storage::board_store::BoardStore;
-use crate::storage::{Journal, Memory, NewSession, Storage};
+use crate::storage::{FORMAT, Journal, Memory, NewSession, Storage};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
@@ -64,6 +64,7 @@ impl Builder {
             build: env!("CARGO_PKG_VERSION").into(),
             began_at: env.now().wall,
             address: settings.address.clone(),
+            reads: FORMAT,
             ..BoardInfo::default()
         };
         let new = NewSession {

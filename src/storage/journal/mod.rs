@@ -4,25 +4,23 @@ mod failures;
 mod inboxes;
 mod letters;
 mod listed;
+mod open;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::messages::{AgentName, Beside, BoardEntry, BoardInfo, Durability, RunEvent, RunId, Timestamp};
+use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
+pub(crate) use self::open::{FORMAT, Losses, Noted, OpenNote};
 
 use super::codec::{self, CodecError, Payload, Stored};
-use super::{
-    Append, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionInfo, Storage, StorageError,
-    StorageFuture,
-};
+use super::{Append, Delete, Expected, Key, Put, Revision, Rider, Sequence, Storage, StorageError, StorageFuture};
 
 /// The events of one append.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -275,7 +273,7 @@ impl Journal {
             journal.delete(Self::key_of(SNAPSHOT, run)).await?;
             journal.forget_letters(run).await?;
             journal.forget_context(run).await?;
-            journal.delete(Self::key_of(OPEN, run)).await?;
+            journal.mark_ended(run).await?;
             journal.storage.purge(&Self::stream(run), Sequence::MAX).await
         }
         .boxed()
@@ -385,126 +383,6 @@ impl Journal {
 
     fn key_of(kind: &str, run: RunId) -> Key {
         Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
-    }
-
-    /// Writes the first record of a run, with the note of [`Journal::mark_open`]: a board that starts on the store takes the run
-    /// over, unless a board of the name `owner` works.
-    ///
-    /// # Errors
-    /// [`StorageError::WrongSequence`] if the run has records already; what the store reports.
-    pub fn begin(
-        &self,
-        run: RunId,
-        owner: &str,
-        events: &[RunEvent],
-        durability: Durability,
-    ) -> StorageFuture<Sequence> {
-        self.append_with((&Self::stream(run), 0), events, durability, vec![Self::open_note(run, owner)])
-    }
-
-    /// The note of [`Journal::mark_open`], to be written with the first record of a run.
-    pub(crate) fn open_note(run: RunId, owner: &str) -> Rider {
-        Rider::Put { key: Self::key_of(OPEN, run), value: Arc::from(owner.as_bytes()) }
-    }
-
-    /// The removal of the note of [`Journal::mark_open`] with the last record of a run.
-    pub(crate) fn no_open_note(run: RunId) -> Rider {
-        Rider::Delete { key: Self::key_of(OPEN, run) }
-    }
-
-    /// Notes that a run is unfinished, and which board works on it. Written with its first record and removed with its last one
-    /// or after it, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
-    pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
-    }
-
-    /// The board in the note of [`Journal::mark_open`], and the note's revision.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) async fn owner_of(&self, run: RunId) -> Result<Option<(Arc<str>, Revision)>, StorageError> {
-        let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
-        Ok(entry.and_then(|entry| Some((std::str::from_utf8(&entry.value).ok()?.into(), entry.revision))))
-    }
-
-    /// The board that works on a run: `None` if the run has ended or was never journaled, or if its board is gone.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
-        let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
-        Ok(self.lease_of(&owner).await?.map(|_| owner))
-    }
-
-    /// The boards on the store that live, and those that are gone and have left runs, by the numbers of their sessions.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
-        let entry = |session: SessionInfo| BoardEntry {
-            name: session.name,
-            session: session.id.0,
-            left: session.left,
-            info: BoardInfo::read(&session.about).unwrap_or_default(),
-        };
-        Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
-    }
-
-    /// How long the lease of the board of this id lasts; `None` once nothing that it writes can come any more: its lease had run out,
-    /// and it was ended.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) async fn lease_of(&self, board: &str) -> Result<Option<Duration>, StorageError> {
-        let is_it = |about: &[u8]| BoardInfo::read(about).is_some_and(|info| &*info.id == board);
-        let sessions = self.storage.sessions().await?;
-        let Some(session) = sessions.iter().find(|session| is_it(&session.about)) else { return Ok(None) };
-        match self.storage.end_session(session.id, true).await {
-            Ok(()) => Ok(None),
-            Err(StorageError::SessionLives { left }) => Ok(Some(left)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Puts this board into the note of [`Journal::mark_open`].
-    ///
-    /// # Errors
-    /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
-    pub(crate) async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
-        let (key, value) = (Self::key_of(OPEN, run), Arc::from(owner.as_bytes()));
-        self.write_note(key, value, Expected::Revision(revision)).await.map(|_| ())
-    }
-
-    /// Removes the note of [`Journal::mark_open`].
-    pub(crate) fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
-        self.delete(Self::key_of(OPEN, run))
-    }
-
-    /// The runs that have a note.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn open_runs(&self) -> Result<Vec<RunId>, StorageError> {
-        Ok(self.open_notes().await?.into_iter().map(|(run, _)| run).collect())
-    }
-
-    /// The runs that have a note, with the boards that are in the notes.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
-        let prefix = Key::new([OPEN]).children();
-        let note = |(key, entry): &(Key, Entry)| Some((run_of(key)?, String::from_utf8_lossy(&entry.value).into()));
-        let mut runs = Vec::new();
-        let mut after: Option<Key> = None;
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            runs.extend(page.iter().filter_map(note));
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(runs),
-            }
-        }
     }
 
     /// The runs that are noted to have ended, each with the time of its last event, the earliest end first.
