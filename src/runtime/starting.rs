@@ -26,6 +26,7 @@ use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
+use crate::supervision::runs::run_reader::RunReader;
 use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
@@ -107,6 +108,7 @@ impl Builder {
         let store_failure = Arc::new(OnceLock::new());
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let is_shared = storage.is_shared();
+        let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
@@ -159,6 +161,7 @@ impl Builder {
                 memory_turns: settings.retention.memory_turns,
                 durability,
                 ownership: ownership.clone(),
+                reader: reader.clone(),
                 is_shared,
                 conversations: conversations.clone(),
                 queue,

@@ -141,6 +141,18 @@ impl Storage for BoardStore {
         self.call(|store| store.scan(prefix, after, limit))
     }
 
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        self.call(|store| store.get_many(keys))
+    }
+
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        self.call(|store| store.read_many(streams, limit))
+    }
+
     fn watch(&self, prefix: &KeyPrefix) -> Watch {
         let nothing = || futures::stream::empty().boxed();
         match &*self.held.read() {

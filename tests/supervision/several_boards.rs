@@ -244,6 +244,29 @@ async fn a_run_with_which_three_boards_have_ended_is_not_executed_by_a_fourth_un
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_runs_are_taken_over_with_few_calls() {
+    const RUNS: usize = 700;
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let first = next_that_hangs((&store, &env), "first", stuck(&begun)).await;
+    for _ in 0..RUNS {
+        submit(&first, "stuck").await;
+    }
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    store.reads.store(0, Ordering::Relaxed);
+    store.reads_of_many.store(0, Ordering::Relaxed);
+    let second = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    second.recovered().await;
+    assert_eq!(second.runs_at_work().len(), RUNS);
+    assert_eq!(store.reads.load(Ordering::Relaxed), 0, "no journal is read by a call of its own");
+    let calls = store.reads_of_many.load(Ordering::Relaxed);
+    assert!(calls <= 30, "{calls} calls for notes, snapshots and journals of {RUNS} runs");
+    for board in [second, first] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn boards_that_are_shut_down_are_no_losses_of_their_runs() {
     let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
     let store = Shared::new(&env);
@@ -311,18 +334,22 @@ async fn a_look_at_the_board_of_a_run_ends_no_board() {
     first.shutdown().await;
 }
 
-/// A store that several processes share, whose sessions cannot be renewed while it is mute. Counts the looks at notes of open runs.
+/// A store that several processes share, whose sessions cannot be renewed while it is mute. Counts the looks at all notes of open
+/// runs, the reads of journals, and the calls that read several things at once.
 #[derive(Debug)]
 struct Shared {
     inside: Memory,
     is_mute: AtomicBool,
     note_scans: AtomicU32,
+    reads: AtomicU32,
+    reads_of_many: AtomicU32,
 }
 
 impl Shared {
     fn new(env: &Env) -> Arc<Self> {
-        let (is_mute, note_scans) = (AtomicBool::new(false), AtomicU32::new(0));
-        Arc::new(Self { inside: Memory::new(env.clock()), is_mute, note_scans })
+        let [note_scans, reads, reads_of_many] = [0; 3].map(AtomicU32::new);
+        let (inside, is_mute) = (Memory::new(env.clock()), AtomicBool::new(false));
+        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many })
     }
 
     fn board(self: &Arc<Self>, env: &Env) -> Builder {
@@ -333,12 +360,31 @@ impl Shared {
 
 impl Storage for Shared {
     pass_on!(
-        inside: append, read, streams, purge, get, put_if_revision, delete_if_revision, watch,
+        inside: append, streams, purge, get, put_if_revision, delete_if_revision, watch,
         begin_session, end_session, list_sessions, forget_session
     );
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inside.read(stream, from, limit)
+    }
+
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        self.reads_of_many.fetch_add(1, Ordering::Relaxed);
+        self.inside.get_many(keys)
+    }
+
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        self.reads_of_many.fetch_add(1, Ordering::Relaxed);
+        self.inside.read_many(streams, limit)
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {

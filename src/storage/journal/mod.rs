@@ -20,7 +20,9 @@ pub(crate) use self::listed::Listing;
 pub(crate) use self::open::{FORMAT, Losses, Noted, OpenNote};
 
 use super::codec::{self, CodecError, Payload, Stored};
-use super::{Append, Delete, Expected, Key, Put, Revision, Rider, Sequence, Storage, StorageError, StorageFuture};
+use super::{
+    Append, Delete, Expected, Key, Put, Record, Revision, Rider, Sequence, Storage, StorageError, StorageFuture,
+};
 
 /// The events of one append.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -101,6 +103,9 @@ pub(crate) const CONTEXT: &str = "context";
 /// How many records are read at once.
 const PAGE: usize = 512;
 
+/// How many records of each run are read at once where several are read: more than most have after their last snapshot.
+const PAGE_OF_MANY: usize = 64;
+
 /// Reads and writes the journals of runs. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
@@ -118,6 +123,29 @@ pub(crate) struct History {
     pub(crate) in_first: usize,
     /// The sequence of the last record.
     pub(crate) last: Sequence,
+}
+
+impl History {
+    /// Nothing before a record.
+    fn before(from: Sequence) -> Self {
+        Self { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) }
+    }
+
+    /// Adds the next records.
+    fn add(&mut self, stream: &Key, page: Vec<Record>) -> Result<(), StorageError> {
+        for record in page {
+            let events = Journal::decode(&record.payload).map_err(|error| StorageError::Corrupt {
+                key: stream.clone(),
+                detail: format!("record {}: {error}", record.sequence),
+            })?;
+            if self.first.is_none() {
+                (self.first, self.in_first) = (Some(record.sequence), events.len());
+            }
+            self.events.extend(events);
+            self.last = record.sequence;
+        }
+        Ok(())
+    }
 }
 
 /// What became of runs that ended long ago.
@@ -220,26 +248,43 @@ impl Journal {
     /// # Errors
     /// As [`Journal::read`].
     pub(crate) async fn read_from(&self, run: RunId, from: Sequence) -> Result<History, StorageError> {
-        let stream = Self::stream(run);
-        let mut history = History { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) };
+        self.read_on(&Self::stream(run), History::before(from)).await
+    }
+
+    /// The rest of a history.
+    async fn read_on(&self, stream: &Key, mut history: History) -> Result<History, StorageError> {
         loop {
-            let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
+            let page = self.storage.read(stream, history.last + 1, PAGE).await?;
             let is_last = page.len() < PAGE;
-            for record in page {
-                let events = Self::decode(&record.payload).map_err(|error| StorageError::Corrupt {
-                    key: stream.clone(),
-                    detail: format!("record {}: {error}", record.sequence),
-                })?;
-                if history.first.is_none() {
-                    (history.first, history.in_first) = (Some(record.sequence), events.len());
-                }
-                history.events.extend(events);
-                history.last = record.sequence;
-            }
+            history.add(stream, page)?;
             if is_last {
                 return Ok(history);
             }
         }
+    }
+
+    /// The events of several runs, in their order, each from a record on.
+    ///
+    /// # Errors
+    /// What the store reports of the call; each run has its own errors, as in [`Journal::read_from`].
+    pub(crate) async fn read_many(
+        &self,
+        runs: &[(RunId, Sequence)],
+    ) -> Result<Vec<Result<History, StorageError>>, StorageError> {
+        let streams: Vec<_> = runs.iter().map(|(run, from)| (Self::stream(*run), *from)).collect();
+        let pages = self.storage.read_many(&streams, PAGE_OF_MANY).await?;
+        let mut histories = Vec::with_capacity(pages.len());
+        for ((stream, from), page) in streams.iter().zip(pages) {
+            let history = async {
+                let page = page?;
+                let is_last = page.len() < PAGE_OF_MANY;
+                let mut history = History::before(*from);
+                history.add(stream, page)?;
+                if is_last { Ok(history) } else { self.read_on(stream, history).await }
+            };
+            histories.push(history.await);
+        }
+        Ok(histories)
     }
 
     /// Whether a run has records.
@@ -259,6 +304,19 @@ impl Journal {
     pub(crate) fn snapshot(&self, run: RunId) -> BoxFuture<'static, Result<Option<Arc<[u8]>>, StorageError>> {
         let entry = self.storage.get(&Self::key_of(SNAPSHOT, run));
         entry.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).boxed()
+    }
+
+    /// The snapshots of several runs, in their order.
+    ///
+    /// # Errors
+    /// What the store reports of the call; each run has its own errors.
+    pub(crate) async fn snapshots(
+        &self,
+        runs: &[RunId],
+    ) -> Result<Vec<Result<Option<Arc<[u8]>>, StorageError>>, StorageError> {
+        let keys: Vec<Key> = runs.iter().map(|run| Self::key_of(SNAPSHOT, *run)).collect();
+        let entries = self.storage.get_many(&keys).await?.into_iter();
+        Ok(entries.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).collect())
     }
 
     /// Forgets the records of a run up to one; a snapshot must cover them.

@@ -33,6 +33,12 @@ pub(crate) struct Noted {
     pub(crate) revision: Revision,
 }
 
+impl Noted {
+    fn of(entry: Entry) -> Self {
+        Self { note: OpenNote::of_bytes(&entry.value), revision: entry.revision }
+    }
+}
+
 /// The boards whose leases ran out while they worked on a run, one after the other, without a new record of the run in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
@@ -150,8 +156,20 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn note_of(&self, run: RunId) -> Result<Option<Noted>, StorageError> {
-        let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
-        Ok(entry.map(|entry| Noted { note: OpenNote::of_bytes(&entry.value), revision: entry.revision }))
+        Ok(self.storage.get(&Self::key_of(OPEN, run)).await?.map(Noted::of))
+    }
+
+    /// The notes of several runs, in their order.
+    ///
+    /// # Errors
+    /// What the store reports of the call; each note has its own errors.
+    pub(crate) async fn notes_of(
+        &self,
+        runs: &[RunId],
+    ) -> Result<Vec<Result<Option<Noted>, StorageError>>, StorageError> {
+        let keys: Vec<Key> = runs.iter().map(|run| Self::key_of(OPEN, *run)).collect();
+        let entries = self.storage.get_many(&keys).await?.into_iter();
+        Ok(entries.map(|entry| entry.map(|entry| entry.map(Noted::of))).collect())
     }
 
     /// Writes the note of an open run in place of the one that was read, or where none was.

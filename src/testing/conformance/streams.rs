@@ -70,6 +70,25 @@ pub(super) async fn streams_are_listed_by_prefix_in_order(subject: Subject) {
     assert_eq!(listed(Key::new(["none"]).children()).await, []);
 }
 
+/// Several keys or streams at once, some of which are not there, one of them twice.
+pub(super) async fn what_is_read_at_once_is_what_single_reads_return(subject: Subject) {
+    let store = subject.store();
+    let keys = ["b", "none", "a", "b"].map(|name| Key::new([name]));
+    for (key, records) in [(&keys[0], 5), (&keys[2], 2)] {
+        subject.filled(key, records).await;
+        expect(store.put_if_revision(crate::storage::Put::new(key.clone(), key.as_bytes().into())).await);
+    }
+    let entries = expect(store.get_many(&keys).await);
+    let streams: Vec<_> = keys.iter().cloned().zip([3, 1, 1, 1]).collect();
+    let records = expect(store.read_many(&streams, 2).await);
+    assert_eq!((entries.len(), records.len()), (4, 4));
+    for ((entry, records), (key, from)) in entries.into_iter().zip(records).zip(&streams) {
+        assert_eq!(entry, store.get(key).await, "{key}");
+        assert_eq!(records, store.read(key, *from, 2).await, "{key}");
+    }
+    assert_eq!((store.get_many(&[]).await, store.read_many(&[], 1).await), (Ok(Vec::new()), Ok(Vec::new())));
+}
+
 /// Names that are prefixes of each other, or differ in where a segment ends, are different streams.
 pub(super) async fn a_stream_does_not_show_records_of_streams_with_similar_names(subject: Subject) {
     let hostile = ["", "a", "a/b", "b", "a\0b", "a\0", "\0", "\u{1}", "ä", "\0\u{1}"];

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use foldhash::{HashMap, HashSet};
 use parking_lot::Mutex;
@@ -71,31 +72,46 @@ impl Ownership {
     ///
     /// # Errors
     /// [`LoadError::Held`] when its board is alive, [`LoadError::NewerFormat`] when this one cannot read it; what the store reports.
-    pub(in crate::supervision::runs) async fn note_of_free(&self, run: RunId) -> Result<Option<Noted>, LoadError> {
-        let Some(noted) = self.journal.note_of(run).await? else { return Ok(None) };
-        self.check_is_gone(&noted.note.owner).await?;
-        if noted.note.format > FORMAT {
-            return Err(LoadError::NewerFormat { format: noted.note.format });
-        }
-        Ok(Some(noted))
+    async fn note_of_free(&self, run: RunId) -> Result<Option<Noted>, LoadError> {
+        let noted = self.journal.note_of(run).await?;
+        self.check_is_free(noted.as_ref(), &mut HashMap::default()).await?;
+        Ok(noted)
     }
 
-    async fn check_is_gone(&self, owner: &Arc<str>) -> Result<(), LoadError> {
+    /// As [`Ownership::note_of_free`], of a note that was read. `boards` has how long the leases of those last that were asked for
+    /// before.
+    pub(in crate::supervision::runs) async fn check_is_free(
+        &self,
+        noted: Option<&Noted>,
+        boards: &mut HashMap<Arc<str>, Option<Duration>>,
+    ) -> Result<(), LoadError> {
+        let Some(OpenNote { owner, format, .. }) = noted.map(|noted| &noted.note) else { return Ok(()) };
+        let left = match boards.get(owner) {
+            Some(left) => *left,
+            None => *boards.entry(Arc::clone(owner)).or_insert(self.lease_of(owner).await?),
+        };
+        match left {
+            Some(left) => Err(LoadError::Held { owner: Arc::clone(owner), left }),
+            None if *format > FORMAT => Err(LoadError::NewerFormat { format: *format }),
+            None => Ok(()),
+        }
+    }
+
+    /// How long the lease of another board lasts; `None` once it has ended.
+    async fn lease_of(&self, owner: &Arc<str>) -> Result<Option<Duration>, StorageError> {
         if *owner == self.board || self.shared.gone.lock().contains_key(owner) {
-            return Ok(());
+            return Ok(None);
         }
         let lost = match self.journal.session_of(owner).await? {
             None => None,
             Some((session, info)) => match self.journal.storage().end_session(session.id, true).await {
                 Ok(()) => lost_of(&session, &info),
-                Err(StorageError::SessionLives { left }) => {
-                    return Err(LoadError::Held { owner: Arc::clone(owner), left });
-                }
-                Err(error) => return Err(error.into()),
+                Err(StorageError::SessionLives { left }) => return Ok(Some(left)),
+                Err(error) => return Err(error),
             },
         };
         self.shared.gone.lock().entry(Arc::clone(owner)).or_insert(lost);
-        Ok(())
+        Ok(None)
     }
 
     /// The losses of a run whose note was read, if this board takes it over: its last record is `last`, and `is_at_work` is whether

@@ -13,10 +13,11 @@ use crate::storage::{Losses, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::{Effect, Phase, Run};
-use crate::supervision::runs::rules::snapshot::{self, Loaded};
+use crate::supervision::runs::rules::snapshot::{self, Loaded, Parts};
 use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
+use crate::supervision::runs::shard::run_reader::FreeRun;
 use crate::supervision::runs::shard::timers::Timer;
 
 use super::context::ShardContext;
@@ -34,7 +35,8 @@ impl RunShard {
                 if new_process {
                     shared.take_over(run).await
                 } else {
-                    Ok((Box::new(shared.read(run).await?), Vec::new()))
+                    let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
+                    Ok((Box::new(replayed(parts)?), Vec::new()))
                 }
             };
             let loaded = match AssertUnwindSafe(read).catch_unwind().await {
@@ -157,20 +159,19 @@ fn poison(lost: &[Arc<str>]) -> Arc<str> {
     text.into()
 }
 
-impl ShardContext {
-    async fn read(&self, run: RunId) -> Result<Loaded, LoadError> {
-        let parts = snapshot::read(&self.journal, run, &self.rules).await?;
-        // Not retried: the reducer would panic again.
-        let loaded = catch_unwind(AssertUnwindSafe(|| parts.replay()));
-        loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))
-    }
+/// A reducer that panics would panic again: it is not retried.
+fn replayed(parts: Parts) -> Result<Loaded, LoadError> {
+    catch_unwind(AssertUnwindSafe(|| parts.replay())).map_err(|panic| LoadError::Panicked(panic_text(&*panic)))
+}
 
+impl ShardContext {
     /// Reads a run that no other board works on, and makes it this board's. With it are the boards that ended one after the other
     /// while they worked on it.
     async fn take_over(&self, run: RunId) -> Result<(Box<Loaded>, Vec<Arc<str>>), LoadError> {
+        let _permit = self.reader.permit().await;
         loop {
-            let noted = self.ownership.note_of_free(run).await?;
-            let loaded = self.read(run).await?;
+            let FreeRun { noted, parts } = self.reader.read(run).await?;
+            let loaded = replayed(parts)?;
             self.check_hosts(&loaded)?;
             let is_at_work = loaded.run.as_ref().is_some_and(|run| run.is_at_work(self.env.now().wall));
             let losses = self.ownership.losses(noted.as_ref(), loaded.last, is_at_work);
