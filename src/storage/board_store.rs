@@ -115,8 +115,8 @@ impl Storage for BoardStore {
         self.call(|store| store.read(stream, from, limit))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.call(|store| store.streams(prefix))
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.call(|store| store.streams(prefix, after, limit))
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

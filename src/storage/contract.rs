@@ -87,10 +87,10 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Errors: `Corrupt`.
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>>;
 
-    /// The names of the streams under a prefix that have records, in key order.
+    /// The names of the streams under a prefix that have records, in key order, after `after` if given, at most `limit`.
     ///
     /// Errors: `Corrupt`.
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>>;
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>>;
 
     /// Removes the records of a stream up to and including a sequence; the others keep theirs, and later appends continue
     /// to count. A stream that is left without a record is forgotten. It takes no session: anyone may

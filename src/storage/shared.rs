@@ -22,8 +22,8 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).read(stream, from, limit)
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        (**self).streams(prefix)
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        (**self).streams(prefix, after, limit)
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

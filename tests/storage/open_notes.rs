@@ -53,9 +53,9 @@ impl Storage for Ordered {
         self.inside.read(stream, from, limit)
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
         self.calls.fetch_add(1, Relaxed);
-        self.inside.streams(prefix)
+        self.inside.streams(prefix, after, limit)
     }
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {

@@ -465,8 +465,16 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub async fn runs(&self) -> Result<Vec<RunId>, StorageError> {
-        let streams = self.storage.streams(&Key::new(["run"]).children()).await?;
-        Ok(streams.iter().filter_map(run_of).collect())
+        let prefix = Key::new(["run"]).children();
+        let (mut runs, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.storage.streams(&prefix, after.as_ref(), PAGE).await?;
+            runs.extend(page.iter().filter_map(run_of));
+            match page.last() {
+                Some(stream) if page.len() == PAGE => after = Some(stream.clone()),
+                _ => return Ok(runs),
+            }
+        }
     }
 }
 
