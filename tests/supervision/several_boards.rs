@@ -267,6 +267,25 @@ async fn many_runs_are_taken_over_with_few_calls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn runs_that_cannot_be_read_together_are_read_one_by_one() {
+    const RUNS: usize = 20;
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let first = next_that_hangs((&store, &env), "first", stuck(&begun)).await;
+    for _ in 0..RUNS {
+        submit(&first, "stuck").await;
+    }
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    store.panics_at_many.store(true, Ordering::Relaxed);
+    let second = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    second.recovered().await;
+    assert_eq!(second.runs_at_work().len(), RUNS);
+    for board in [second, first] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn boards_that_are_shut_down_are_no_losses_of_their_runs() {
     let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
     let store = Shared::new(&env);
@@ -343,13 +362,16 @@ struct Shared {
     note_scans: AtomicU32,
     reads: AtomicU32,
     reads_of_many: AtomicU32,
+    /// Whether a call that reads several journals at once panics.
+    panics_at_many: AtomicBool,
 }
 
 impl Shared {
     fn new(env: &Env) -> Arc<Self> {
         let [note_scans, reads, reads_of_many] = [0; 3].map(AtomicU32::new);
-        let (inside, is_mute) = (Memory::new(env.clock()), AtomicBool::new(false));
-        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many })
+        let [is_mute, panics_at_many] = [false; 2].map(AtomicBool::new);
+        let inside = Memory::new(env.clock());
+        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many, panics_at_many })
     }
 
     fn board(self: &Arc<Self>, env: &Env) -> Builder {
@@ -384,6 +406,7 @@ impl Storage for Shared {
         limit: usize,
     ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
         self.reads_of_many.fetch_add(1, Ordering::Relaxed);
+        assert!(streams.len() < 2 || !self.panics_at_many.load(Ordering::Relaxed), "a journal makes the store panic");
         self.inside.read_many(streams, limit)
     }
 

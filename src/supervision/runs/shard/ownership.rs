@@ -144,7 +144,7 @@ impl Ownership {
                 taken => taken?,
             }
         }
-        self.shared.unplaced.lock().remove(&run);
+        self.forget_left(run);
         Ok(true)
     }
 
@@ -164,6 +164,11 @@ impl Ownership {
     /// Notes that this board leaves a run to boards that have these agents; without agents, to those that read its records.
     pub(in crate::supervision::runs) fn leave(&self, run: RunId, agents: BTreeSet<AgentName>) {
         self.shared.unplaced.lock().insert(run, agents);
+    }
+
+    /// Notes that a run is left to nobody: a board works on it, or it cannot be read.
+    pub(in crate::supervision::runs) fn forget_left(&self, run: RunId) {
+        self.shared.unplaced.lock().remove(&run);
     }
 
     /// Passes on the open runs that boards have left which are gone, the oldest first: those of a board that is found to be gone, and
@@ -187,12 +192,11 @@ impl Ownership {
         for gone in &gone {
             self.forget_if_empty(gone).await?;
         }
-        let mut placed = Vec::new();
-        self.shared.unplaced.lock().retain(|run, agents| {
-            let waits = agents.is_empty() || !agents.iter().all(&hosts);
-            placed.extend((!waits).then_some(*run));
-            waits
-        });
+        let is_placed = |agents: &BTreeSet<AgentName>| !agents.is_empty() && agents.iter().all(&hosts);
+        let mut placed: Vec<RunId> = {
+            let unplaced = self.shared.unplaced.lock();
+            unplaced.iter().filter(|(_, agents)| is_placed(agents)).map(|(run, _)| *run).collect()
+        };
         placed.sort_unstable();
         placed.into_iter().for_each(offer);
         Ok(())
@@ -224,7 +228,7 @@ impl Ownership {
             if let Some(runs) = self.shared.left.lock().get_mut(session) {
                 runs.remove(&run);
             }
-            self.shared.unplaced.lock().remove(&run);
+            self.forget_left(run);
         }
         self.journal.storage().forget_session(*session).await
     }

@@ -1,9 +1,11 @@
 //! Reads the runs that other boards have left. Those that are wanted while others are read are read together, so that many cost few calls
 //! of the store.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
@@ -91,9 +93,25 @@ impl Shared {
                 return;
             }
             let (runs, senders): (Vec<RunId>, Vec<_>) = page.into_iter().unzip();
-            match answer_of(self.read_page(&runs)).await {
-                Ok(read) => senders.into_iter().zip(read).for_each(|(sender, read)| drop(sender.send(read))),
-                Err(error) => senders.into_iter().for_each(|sender| drop(sender.send(Err(error.clone().into())))),
+            let read = self.read_each(&runs).await;
+            senders.into_iter().zip(read).for_each(|(sender, read)| drop(sender.send(read)));
+        }
+    }
+
+    /// Reads several runs together, and one by one if that panics: the panic is of one of them, and holds up no other.
+    async fn read_each(&self, runs: &[RunId]) -> Vec<Result<FreeRun, LoadError>> {
+        match AssertUnwindSafe(self.read_page(runs)).catch_unwind().await {
+            Ok(Ok(read)) => read,
+            Ok(Err(error)) => runs.iter().map(|_| Err(error.clone().into())).collect(),
+            Err(_) => {
+                let mut each = Vec::with_capacity(runs.len());
+                for run in runs {
+                    match answer_of(self.read_page(std::slice::from_ref(run))).await {
+                        Ok(read) => each.extend(read),
+                        Err(error) => each.push(Err(error.into())),
+                    }
+                }
+                each
             }
         }
     }

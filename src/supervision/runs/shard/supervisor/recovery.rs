@@ -137,6 +137,7 @@ impl RunShard {
     fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(parent: None, %run, why, "run is quarantined; other runs continue");
         self.shared.quarantine.lock().insert(run, why.to_owned());
+        self.shared.ownership.forget_left(run);
         self.shared.roster.remove(run);
     }
 

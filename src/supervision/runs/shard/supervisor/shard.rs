@@ -100,6 +100,7 @@ impl RunShard {
             }
             ShardMessage::Loaded { run, loaded: Err(LoadError::Held { owner, left }), .. } => {
                 tracing::info!(parent: None, %run, owner = &*owner, ?left, "another board works on the run");
+                self.shared.ownership.forget_left(run);
                 self.let_go(run);
                 None
             }
