@@ -5,7 +5,8 @@
 // 1. What the others share. `events`, `stream_mode`: events of runs for watchers, and which of them a watcher gets.
 //    `metrics`, `instruments`: the board's metrics, and what records them. `delayed_message`, `periodic`: what an actor sends
 //    to itself later, or has done at intervals. `day_limiter`: what may be used in a day. `kept_agents`: dynamic agents that outlive their run. `shard_queues`: which
-//    run supervisor owns which run. `taint`: whether a turn works with untrusted input.
+//    run supervisor owns which run. `taint`: whether a turn works with untrusted input. `boards`: the other boards on the store, and letters
+//    to and from them.
 // 2. `context`, `approvals`: services with an actor of their own: shared memory, and questions of consent.
 // 3. `turn`: what an agent is given: its input and view, and requests to its run, a file for each kind of request.
 // 4. `agent`: what an agent is, and how it is described to a board.
@@ -15,6 +16,7 @@
 mod agent;
 mod agent_actor;
 pub mod approvals;
+pub(crate) mod boards;
 pub(crate) mod context;
 mod day_limiter;
 mod delayed_message;
@@ -53,6 +55,6 @@ pub(crate) use day_limiter::DayLimiter;
 pub use day_limiter::DayLimits;
 pub(crate) use gauges::{GaugeSources, Gauges};
 pub(crate) use router::{ApprovalPolicy, HostedAgent, LedgerLimits, Router, RouterActor, RouterParts};
-pub(crate) use scheduler::{AgentSnapshot, AgentStatus, Scheduler, SchedulerConfig};
+pub(crate) use scheduler::{AgentSnapshot, AgentStatus, Scheduler, SchedulerConfig, TurnsElsewhere};
 pub(crate) use shard_queues::ShardQueues;
 pub(crate) use storage_actor::{Arguments as StorageActorArguments, StorageActor, StorageActorMsg};

@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     pub(crate) scan_every: Duration,
     /// What the board says about itself to the others.
     pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
-    /// Whether the board has an agent.
-    pub(crate) hosts: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
+    /// Whether the board has an agent, or reaches it.
+    pub(crate) reaches: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
     pub(crate) shards: Arc<ShardQueues>,
     /// Whether runs of boards that are gone are taken over.
     pub(crate) takes_over: bool,
@@ -158,14 +158,14 @@ impl Actor for StorageActor {
                 tracing::warn!(%error, "the board's lease on its store was not renewed");
             }
             StorageActorMsg::Scan => {
-                let Arguments { ownership, hosts, shards, takes_over, .. } = arguments.clone();
+                let Arguments { ownership, reaches, shards, takes_over, .. } = arguments.clone();
                 let scan = async move {
                     let adopt = |run| {
                         if takes_over {
                             shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: None });
                         }
                     };
-                    ownership.find_left(&*hosts, adopt).await
+                    ownership.find_left(&*reaches, adopt).await
                 };
                 tokio::spawn(async move { me.cast(StorageActorMsg::Scanned(answer_of(scan).await)) });
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentName, Timestamp};
+use super::{AgentName, Authority, Timestamp};
 
 /// What a board says about itself, renewed with its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,9 +22,9 @@ pub struct BoardInfo {
     /// Where people and programs reach it, if it has said so ([`Builder::address`](crate::Builder::address)).
     #[serde(default)]
     pub address: Option<Arc<str>>,
-    /// The agents that it hosts.
+    /// The agents that it hosts, by name.
     #[serde(default)]
-    pub agents: Vec<AgentName>,
+    pub agents: Vec<BoardAgent>,
     /// Its runs in flight.
     #[serde(default)]
     pub runs: usize,
@@ -41,6 +41,36 @@ fn first_format() -> u32 {
     1
 }
 
+/// An agent that a board hosts, as the other boards on its store know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BoardAgent {
+    /// The agent's name.
+    pub name: AgentName,
+    /// The role that tasks may be addressed to ([`AgentSpec::role`](crate::AgentSpec::role)).
+    #[serde(default)]
+    pub role: Option<Arc<str>>,
+    /// Capabilities that tasks may be addressed to ([`AgentSpec::capability`](crate::AgentSpec::capability)).
+    #[serde(default)]
+    pub capabilities: Vec<Arc<str>>,
+    /// Projects that the agent works on ([`AgentSpec::project`](crate::AgentSpec::project)).
+    #[serde(default)]
+    pub projects: Vec<Arc<str>>,
+    /// What its turns may cause at most ([`AgentSpec::authority`](crate::AgentSpec::authority)). Its own board checks this again.
+    #[serde(default = "everything")]
+    pub authority: Authority,
+    /// The name of its [`Mode`](crate::actors::Mode).
+    #[serde(default)]
+    pub mode: Arc<str>,
+    /// Whether it has tools with effects outside ([`AgentSpec::with_effects`](crate::AgentSpec::with_effects)).
+    #[serde(default)]
+    pub has_effects: bool,
+}
+
+const fn everything() -> Authority {
+    Authority::ALL
+}
+
 impl BoardInfo {
     /// What the bytes of a session say.
     pub(crate) fn read(about: &[u8]) -> Option<Self> {
@@ -49,6 +79,12 @@ impl BoardInfo {
 
     pub(crate) fn to_bytes(&self) -> Arc<[u8]> {
         serde_json::to_vec(self).unwrap_or_default().into()
+    }
+
+    /// The agent of this name, if the board hosts it.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&BoardAgent> {
+        self.agents.iter().find(|agent| agent.name.as_str() == name)
     }
 }
 

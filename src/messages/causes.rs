@@ -1,5 +1,7 @@
 //! Causes that several errors share.
 
+use serde::{Deserialize, Serialize};
+
 use super::{MAX_JSON_DEPTH, RequestId, RunId, TurnId};
 
 /// A value that is beyond a limit. Nothing was done.
@@ -36,7 +38,7 @@ impl OverLimit {
 
 /// A call that was not acknowledged: the run's supervisor was restarted, or the board ended, before it replied. It is not
 /// known whether the call was journaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unacknowledged {
     /// A task. Submitting it again is safe for one with an id of its own.

@@ -10,7 +10,7 @@ use super::wait::{request_id, turn_id};
 use super::{AgentName, ApprovalId, Envelope, Json, Question, QuestionId, RequestId, RunId, Timestamp, TurnId, Update};
 
 /// Something that a run waits for a person with. It is answered with [`PeopleHandle::answer`](crate::runtime::PeopleHandle::answer).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pending {
     /// An action that may need consent. Takes [`Response::Approve`], [`Response::ApproveForRun`], [`Response::ApproveEdited`] or
     /// [`Response::Deny`].
@@ -57,7 +57,7 @@ pub enum PendingId {
 }
 
 /// What a person responds. Texts and JSON values are the answers to questions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
     /// Consents to an action once, with exactly the arguments that were shown.
     Approve,
@@ -83,7 +83,7 @@ pub enum Response {
 }
 
 /// A node of a plan that waits for a person.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
     /// The turn of the node. The id that is needed to resume it is [`PendingId::Node`] with this turn.
     pub turn: TurnId,
@@ -98,7 +98,7 @@ pub struct Interrupt {
 }
 
 /// How an interrupted node continues: unchanged, or with what a person changed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resume {
     /// Replaces the node's input; `None` keeps it.
     pub input: Option<Json>,

@@ -93,6 +93,22 @@ impl AgentsHandle {
     /// # Errors
     /// See [`AgentError`].
     pub async fn spawn(&self, spec: AgentSpec) -> Result<(), AgentError> {
+        let name = spec.checked_name()?;
+        // The agent of another board gives way: its turns are taken here from now on.
+        if self.board.router.is_elsewhere(&name) {
+            self.remove(&name).await?;
+        }
+        self.add(spec).await?;
+        self.callboard().announce().await;
+        Ok(())
+    }
+
+    fn callboard(&self) -> Callboard {
+        Callboard { board: Arc::clone(&self.board) }
+    }
+
+    /// Adds an agent, also one of another board.
+    pub(super) async fn add(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.checked_name()?;
         let board = &self.board;
@@ -140,9 +156,17 @@ impl AgentsHandle {
     /// # Errors
     /// See [`AgentError`].
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
+        self.listed(spec.checked_name()?.as_str())?;
+        self.replace_any(spec).await?;
+        self.callboard().announce().await;
+        Ok(())
+    }
+
+    /// Replaces an agent, also one of another board.
+    pub(super) async fn replace_any(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.checked_name()?;
-        let listed = self.listed(name.as_str())?;
+        let listed = self.any(name.as_str())?;
         let kept = self.read_kept(&name, &spec).await?;
         self.control(name.as_str(), |reply| {
             AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
@@ -198,20 +222,36 @@ impl AgentsHandle {
     /// # Errors
     /// See [`AgentError`].
     pub async fn stop(&self, name: &str) -> Result<(), AgentError> {
-        let _one_at_a_time = self.board.submissions.write().await;
         self.listed(name)?;
-        let agent = AgentName::new(name)?;
-        self.board.router.unlist(&agent);
-        self.board.scheduler.stop_agent(&agent);
+        self.remove(&AgentName::new(name)?).await?;
+        self.callboard().announce().await;
+        Ok(())
+    }
+
+    /// Removes an agent, also one of another board.
+    pub(super) async fn remove(&self, agent: &AgentName) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        let name = agent.as_str();
+        self.any(name)?;
+        self.board.router.unlist(agent);
+        self.board.scheduler.stop_agent(agent);
         let removed = self.board.agents.remove_child(name).await;
         // Stopped again, because its actor may have set its value while it was stopping.
-        self.board.scheduler.stop_agent(&agent);
+        self.board.scheduler.stop_agent(agent);
         removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
     }
 
+    /// An agent that this board hosts.
     fn listed(&self, name: &str) -> Result<HostedAgent, AgentError> {
-        let unknown = || AgentError::Unknown { name: name.to_owned(), nearest: self.board.nearest(name) };
-        self.board.router.listed(name).ok_or_else(unknown)
+        self.any(name).and_then(|agent| if agent.is_elsewhere { Err(self.unknown(name)) } else { Ok(agent) })
+    }
+
+    fn any(&self, name: &str) -> Result<HostedAgent, AgentError> {
+        self.board.router.listed(name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> AgentError {
+        AgentError::Unknown { name: name.to_owned(), nearest: self.board.nearest(name) }
     }
 
     async fn control(
@@ -220,7 +260,7 @@ impl AgentsHandle {
         message: impl FnOnce(ractor::RpcReplyPort<Result<(), String>>) -> AgentMsg,
     ) -> Result<(), AgentError> {
         let failed = |error: String| AgentError::Factory { name: name.to_owned(), error };
-        let actor = self.listed(name)?.actor;
+        let actor = self.any(name)?.actor;
         match actor.call(message, Duration::from_secs(10)).await {
             Ok(done) => done.map_err(failed),
             Err(error) => Err(failed(error.to_string())),
@@ -251,7 +291,7 @@ impl AgentsHandle {
     #[must_use]
     pub fn authority(&self, name: &str) -> Option<Authority> {
         let router = &self.board.router;
-        router.listed(name).map(|_| router.authority(name))
+        self.listed(name).ok().map(|_| router.authority(name))
     }
 
     /// What the agents that are here have announced of themselves, sorted by name (SEMANTICS 11).

@@ -11,14 +11,15 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::actors::approvals::Decider;
+use crate::actors::boards::Boards;
 use crate::actors::context::ContextStore;
 use crate::actors::metrics::count_refused;
 use crate::actors::{Router, Scheduler, ShardQueues};
 use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, BoardEntry, Chain, Complexity, ConversationId, Durability, Json, Limits, OverLimit, Refusal, RunId,
-    Submission, Task, Timestamp, TraceId, Unacknowledged,
+    AgentName, BoardAgent, BoardEntry, BoardInfo, Chain, Complexity, ConversationId, Durability, Json, Limits,
+    OverLimit, Refusal, RunId, Submission, Task, Timestamp, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Storage, StorageError};
@@ -66,6 +67,11 @@ pub(super) struct Board {
     pub(super) facts: Arc<SharedFacts>,
     pub(super) scheduler: Arc<Scheduler>,
     pub(super) router: Arc<Router>,
+    pub(super) boards: Arc<Boards>,
+    /// The agents of other boards that stand here, as these boards describe them.
+    pub(super) agents_elsewhere: tokio::sync::Mutex<BTreeMap<AgentName, BoardAgent>>,
+    /// What the board says about itself to the others.
+    pub(super) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
     pub(super) context: ContextStore,
     pub(super) decider: Decider,
     pub(super) rules: StateRules,
@@ -89,6 +95,15 @@ pub(super) struct Lineage {
     pub(super) trace: TraceId,
 }
 
+/// Who submits a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A caller of this board, which may have another board accept the task.
+    Caller,
+    /// Another board: this one accepts the task itself, or refuses it.
+    Board,
+}
+
 impl Callboard {
     /// Submits a task and returns when it is journaled as durably as it asked. Waits for a permit when too many runs are in
     /// flight, or too many turns are ready for its agent.
@@ -99,7 +114,7 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.run_permits).acquire_owned().await {
-                Ok(permit) => self.accept(&mut task, Some(permit), true, None).await,
+                Ok(permit) => self.accept(&mut task, Some(permit), true, None, Origin::Caller).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
             submitted.inspect_err(count_if_refused)
@@ -111,7 +126,7 @@ impl Callboard {
     /// # Errors
     /// See [`SubmitError`].
     pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        self.try_submit_from(task, None).await
+        self.try_submit_from(task, None, Origin::Caller).await
     }
 
     /// As [`Callboard::try_submit`], for a task that a turn submits.
@@ -119,9 +134,10 @@ impl Callboard {
         &self,
         mut task: Task,
         lineage: Option<Box<Lineage>>,
+        origin: Origin,
     ) -> Result<RunHandle, SubmitError> {
         let submitted = match Arc::clone(&self.board.run_permits).try_acquire_owned() {
-            Ok(permit) => self.accept(&mut task, Some(permit), false, lineage).await,
+            Ok(permit) => self.accept(&mut task, Some(permit), false, lineage, origin).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
         };
@@ -157,6 +173,7 @@ impl Callboard {
         mut permit: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
         lineage: Option<Box<Lineage>>,
+        origin: Origin,
     ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
@@ -165,15 +182,31 @@ impl Callboard {
         if task.input.as_ref().is_some_and(Json::is_too_deep) {
             return Err(OverLimit::depth("the input").into());
         }
-        let cast = board.cast(task)?;
+        let cast = match board.cast(task) {
+            Err(SubmitError::Refused(Refusal::UnknownAgent { .. })) if origin == Origin::Caller => {
+                Box::pin(self.look_at_boards()).await?;
+                board.cast(task)?
+            }
+            cast => cast?,
+        };
         if let (Some(id), Some(plan)) = (task.id, &task.plan) {
             Box::pin(board.check_same_plan(id, plan)).await?;
         }
         let agent = match (&task.to, cast.first()) {
             (_, Some(first)) => first.clone(),
-            (Some(target), None) => board.router.resolve(target)?,
+            (Some(target), None) => match board.router.resolve(target) {
+                Err(Refusal::UnknownAgent { .. }) if origin == Origin::Caller => {
+                    Box::pin(self.look_at_boards()).await?;
+                    board.router.resolve(target)?
+                }
+                resolved => resolved?,
+            },
             (None, None) => board.only_agent()?,
         };
+        if origin == Origin::Caller && board.router.is_elsewhere(&agent) {
+            drop(permit);
+            return Box::pin(self.submit_elsewhere(&agent, task, waits_for_room, lineage)).await;
+        }
         board.check_is_here(&agent)?;
         if let Some(conversation) = &task.conversation {
             Box::pin(board.check_owner(conversation, task, &agent)).await?;
@@ -468,7 +501,11 @@ impl Board {
     }
 
     fn only_agent(&self) -> Result<AgentName, SubmitError> {
-        match self.router.names().as_slice() {
+        let mut names = self.router.names();
+        if names.is_empty() {
+            names = self.router.names_elsewhere();
+        }
+        match names.as_slice() {
             [] => Err(SubmitError::NoAgents),
             [only] => Ok(only.clone()),
             names => Err(SubmitError::NoTarget { agents: names.into() }),

@@ -3,7 +3,8 @@
 // Before and at the start:
 // - `builder`, `settings`: what a board is made of, and its limits, intervals and timeouts.
 // - `starting`: makes and supervises everything, and resumes the runs of an earlier process.
-// - `workflow_agents`: workflows that are agents. `classifier`: chooses the limits of tasks without any.
+// - `workflow_agents`: workflows that are agents. `placed_turns`: agents of other boards. `reach`: what boards ask each other for.
+// `classifier`: chooses the limits of tasks without any.
 // The handles:
 // - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `watching`: events, tree, load.
 // - `listing`: which runs there are. `agents`, `asking`: the agents of a board, and typed requests to them.
@@ -23,6 +24,8 @@ mod forking;
 mod handle;
 mod listing;
 mod people;
+mod placed_turns;
+mod reach;
 mod run_handle;
 mod settings;
 mod starting;

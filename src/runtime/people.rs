@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::join;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -75,9 +76,20 @@ impl PeopleHandle {
         Self { decider: self.decider.via(place), ..self.clone() }
     }
 
-    /// What the runs that this board works on wait for: approvals by expiry, questions by age, nodes, and turns that need
-    /// attention. What has expired, and runs that are just being read back, are not among them.
+    /// What the runs of this board wait for, and those of the other boards on its store: approvals by expiry, questions by age, nodes,
+    /// and turns that need attention. What has expired, runs that are just being read back or taken over, and those of a board that
+    /// does not reply within (5 s) are not among them.
     pub async fn pending(&self) -> Vec<Pending> {
+        let (mut pending, elsewhere) = join(self.pending_here(), self.callboard.pending_elsewhere()).await;
+        if !elsewhere.is_empty() {
+            pending.extend(elsewhere);
+            pending.sort_by_cached_key(Pending::rank);
+        }
+        pending
+    }
+
+    /// What the runs that this board works on wait for.
+    pub(super) async fn pending_here(&self) -> Vec<Pending> {
         let mut pending: Vec<Pending> = self.approvals().into_iter().map(Pending::from).collect();
         for queue in self.callboard.board.shards.all() {
             let of_shard = self.callboard.ask_queue(queue, |reply| ShardMessage::Pending { reply }).await;
@@ -106,6 +118,7 @@ impl PeopleHandle {
                 biased;
                 _ = &mut ended => return None,
                 () = asked_by(&mut asked, None) => {}
+                () = self.callboard.next_look() => {}
             }
         }
     }
@@ -137,9 +150,29 @@ impl PeopleHandle {
         response: impl Into<Response>,
         by: &str,
     ) -> Result<Option<Votes>, AnswerError> {
+        let (id, response) = (id.into(), response.into());
+        if self.callboard.board.boards.others().is_empty() {
+            return self.answer_here(id, response, by).await;
+        }
+        match self.answer_here(id, response.clone(), by).await {
+            Err(not_open @ AnswerError::NotOpen(_)) => {
+                let elsewhere = self.callboard.answer_elsewhere(id, response, (by, self.decider.place()));
+                elsewhere.await.unwrap_or(Err(not_open))
+            }
+            answered => answered,
+        }
+    }
+
+    /// Responds to what a run waits for that this board works on.
+    pub(super) async fn answer_here(
+        &self,
+        id: PendingId,
+        response: Response,
+        by: &str,
+    ) -> Result<Option<Votes>, AnswerError> {
         let decider = &self.decider;
         let none = |answered: Result<(), AnswerError>| answered.map(|()| None);
-        let decided = match (id.into(), response.into()) {
+        let decided = match (id, response) {
             (PendingId::Question(id), Response::Value(answer)) => {
                 return none(self.answer_question(id, answer, by).await);
             }
@@ -170,7 +203,7 @@ impl PeopleHandle {
     /// # Errors
     /// See [`AnswerError`].
     pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
-        self.decider.approve(id, by).await
+        self.answer(id, Response::Approve, by).await.map(Option::unwrap_or_default)
     }
 
     /// Answers an approval with [`Response::Deny`], and returns the decision.
@@ -178,7 +211,8 @@ impl PeopleHandle {
     /// # Errors
     /// See [`AnswerError`].
     pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Votes, AnswerError> {
-        self.decider.deny(id, by, reason).await
+        let response = Response::Deny { reason: reason.to_owned() };
+        self.answer(id, response, by).await.map(Option::unwrap_or_default)
     }
 
     /// The votes about an open approval, if this person may decide it and has not approved before: what a front end checks before it
@@ -187,10 +221,20 @@ impl PeopleHandle {
     /// # Errors
     /// As [`PeopleHandle::answer`] would refuse them.
     pub async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
+        match self.check_here(id, by).await {
+            Err(not_open @ AnswerError::NotOpen(_)) => {
+                let elsewhere = self.callboard.check_elsewhere(id.into(), by).await;
+                elsewhere.unwrap_or(Err(not_open)).map(Option::unwrap_or_default)
+            }
+            checked => checked,
+        }
+    }
+
+    pub(super) async fn check_here(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
         self.decider.check(id, by).await
     }
 
-    /// The approval with this id, if it waits for a decision.
+    /// The approval with this id, if a run that this board works on waits for its decision.
     #[must_use]
     pub fn envelope(&self, id: ApprovalId) -> Option<Envelope> {
         self.decider.envelope(id)
@@ -258,9 +302,14 @@ impl PeopleHandle {
 
 impl RunHandle {
     /// What the run waits for people with, in the order of [`PeopleHandle::pending`]. What has expired is not among it. Empty for a
-    /// run that this board does not work on: [`RunHandle::read`] and [`Run::pending`](crate::supervision::runs::Run::pending) show what
+    /// run that no board works on: [`RunHandle::read`] and [`Run::pending`](crate::supervision::runs::Run::pending) show what
     /// that waits for.
     pub async fn pending(&self) -> Vec<Pending> {
+        let pending = self.pending_here().await;
+        if pending.is_empty() { self.board.pending_of_elsewhere(self.id()).await } else { pending }
+    }
+
+    pub(super) async fn pending_here(&self) -> Vec<Pending> {
         let approvals = self.board.people().approvals().into_iter();
         let mut pending: Vec<Pending> = approvals.map(Pending::from).filter(|open| open.run() == self.id()).collect();
         let of_run = self.board.ask_run(self.id(), |reply| RunMessage::Pending { reply }).await;
@@ -269,7 +318,7 @@ impl RunHandle {
     }
 
     /// The first of [`RunHandle::pending`], as soon as there is one; `None` once the run has ended. To be asked again when that one
-    /// is answered. Of a run that another board works on it only notices the end.
+    /// is answered.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -318,6 +367,7 @@ impl RunHandle {
                 biased;
                 result = &mut ended => return result.map(|_| None),
                 () = asked_by(&mut asked, Some(self.id())) => {}
+                () = self.board.next_look() => {}
             }
         }
     }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,12 +7,13 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::actors::boards::{Ask, Reply};
 use crate::actors::{StreamMode, Subject, Watched};
 use crate::messages::{
     Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person, check_reason,
     check_reference,
 };
-use crate::storage::StorageError;
+use crate::storage::{Sequence, StorageError};
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::follow::{Follower, TurnEvent};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
@@ -29,6 +31,9 @@ type ResultReceiver = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
 /// value.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_secs(1);
+
+/// How often the journal of a run of another board is read that is followed.
+const TAIL_EVERY: Duration = Duration::from_millis(200);
 
 /// A handle to one run, such as [`Callboard::submit`] and [`Callboard::run`] return. A clone is cheap and names the
 /// same run.
@@ -52,8 +57,9 @@ pub enum RunError {
     /// It lives in memory only, and has forgotten how it began.
     #[error("run {0} does not keep its first turns any more")]
     Trimmed(RunId),
-    /// It has not ended, and this board does not work on it: another one does, or it was left as it was found.
-    #[error("this board does not work on run {0}")]
+    /// It has not ended, and no board works on it that could be asked: it was left as it was found, or its board is gone and no other
+    /// one has taken it over.
+    #[error("no board works on run {0}")]
     NotHere(RunId),
     /// This board cannot read it, or replay it, and leaves it alone; see [`Callboard::quarantined`].
     #[error("run {run} is quarantined: {why}")]
@@ -200,7 +206,8 @@ impl RunHandle {
     /// The reason is too long, the run is unknown, its journal cannot be read, this board does not work on it, or has stopped before it ended.
     pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
         check_reason(reason)?;
-        self.change_open(|ack| RunMessage::Cancel { reason: reason.to_owned(), ack }).await
+        let ask = Ask::Cancel { run: self.id, reason: reason.to_owned() };
+        self.change_open(|ack| RunMessage::Cancel { reason: reason.to_owned(), ack }, ask).await
     }
 
     /// Changes the outside resource that a delegation from outside refers to ([`Task::reference`](crate::messages::Task)). Turns of its agent
@@ -239,19 +246,30 @@ impl RunHandle {
         if run.submission().requester().is_none_or(|from| from.as_str() != requester) {
             return Err(RunError::NotRequester(self.id));
         }
-        self.change_open(|ack| RunMessage::Refer { reference: reference.map(Into::into), ack }).await
+        let ask = Ask::Refer { run: self.id, reference: reference.map(Into::into) };
+        self.change_open(|ack| RunMessage::Refer { reference: reference.map(Into::into), ack }, ask).await
     }
 
-    /// Has the run do what only an open one does; `false` when it has ended already.
-    async fn change_open(&self, message: impl Fn(oneshot::Sender<bool>) -> RunMessage) -> Result<bool, RunError> {
+    /// Has the run do what only an open one does, at the board that works on it; `false` when it has ended already.
+    async fn change_open(
+        &self,
+        message: impl Fn(oneshot::Sender<bool>) -> RunMessage,
+        ask: Ask,
+    ) -> Result<bool, RunError> {
         loop {
             let changed = self.board.ask_run(self.id, &message).await;
             match changed {
                 Some(true) => return Ok(true),
                 Some(false) => {
                     self.check_quarantine()?;
-                    let has_ended = self.read().await?.result().is_some();
-                    return if has_ended { Ok(false) } else { Err(RunError::NotHere(self.id)) };
+                    if self.read().await?.result().is_some() {
+                        return Ok(false);
+                    }
+                    return match self.board.ask_owner(self.id, ask).await? {
+                        Some(Reply::Changed(Some(true))) => Ok(true),
+                        _ if self.read().await?.result().is_some() => Ok(false),
+                        _ => Err(RunError::NotHere(self.id)),
+                    };
                 }
                 None if self.board.board.is_closed() => return self.result_at_the_end().await.map(|_| false),
                 // The supervisor was just restarted.
@@ -331,33 +349,75 @@ impl RunHandle {
             modes,
             self.board.board.settings.capacity.watch_buffer,
         );
-        let (first, past, state) = self.past().await?;
+        let Past { first, events, record, run: state } = self.past().await?;
         let known = state.sequence();
-        let live = state.result().is_none().then_some(live);
         let (run, modes, plan) = (self.id, modes.to_vec(), state.submission().task.plan.clone());
-        let past = (first..).zip(past).filter_map(move |(sequence, event)| {
+        let shown = move |(sequence, event): (u64, RunEvent)| {
             let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes_in(plan.as_deref(), &event));
             is_wanted.then(|| Watched::Event { run, sequence, event: Arc::new(event) })
-        });
-        let past: Vec<Watched> = past.collect();
+        };
+        let past: Vec<Watched> = (first..).zip(events).filter_map(&shown).collect();
+        let is_open = state.result().is_none();
+        // What another board does is read from the journal; it shows nothing that is not there.
+        let is_elsewhere = is_open && self.board.is_elsewhere(run).await?;
+        let elsewhere = is_elsewhere.then(|| self.clone().tail(record, known + 1));
+        let elsewhere = futures::stream::iter(elsewhere).flatten().filter_map(move |event| ready(shown(event)));
+        let live = (is_open && !is_elsewhere).then_some(live);
         let live = futures::stream::iter(live).flatten().filter(move |watched| {
             let is_new = match watched {
                 Watched::Event { sequence, .. } => *sequence > known && *sequence >= from,
                 Watched::Live { .. } | Watched::Missed(_) => true,
             };
-            std::future::ready(is_new)
+            ready(is_new)
         });
-        Ok(futures::stream::iter(past).chain(live))
+        Ok(futures::stream::iter(past).chain(live).chain(elsewhere.boxed()))
     }
 
-    /// The events so far, the number of the first one, and the run after them. A run in memory may have trimmed its first events.
-    async fn past(&self) -> Result<(u64, Vec<RunEvent>, Run), RunError> {
+    /// The events so far. A run in memory may have trimmed its first ones.
+    async fn past(&self) -> Result<Past, RunError> {
         loop {
             let (past, state) = (self.board.board.journal.read(self.id).await?, self.load().await?);
             if past.last == state.last {
                 let run = state.run.ok_or(RunError::Unknown(self.id))?;
-                return Ok((run.sequence() + 1 - past.events.len() as u64, past.events, run));
+                let first = run.sequence() + 1 - past.events.len() as u64;
+                return Ok(Past { first, events: past.events, record: past.last, run });
             }
+        }
+    }
+
+    /// The events after a record of the journal, numbered from `sequence` on, as they are added; ends with the run, or with the board.
+    fn tail(self, record: Sequence, sequence: u64) -> impl Stream<Item = (u64, RunEvent)> + Send {
+        let batches = futures::stream::unfold((self, record, sequence), |(handle, record, sequence)| async move {
+            loop {
+                match handle.added_after(record).await {
+                    Ok(Some((events, last))) => {
+                        let next = sequence + events.len() as u64;
+                        return Some(((sequence..).zip(events), (handle, last, next)));
+                    }
+                    Ok(None) => return None,
+                    Err(error) => tracing::debug!(run = %handle.id, %error, "the run cannot be followed now"),
+                }
+                if handle.board.board.is_closed() {
+                    return None;
+                }
+                tokio::time::sleep(TAIL_EVERY).await;
+            }
+        });
+        batches.flat_map(futures::stream::iter)
+    }
+
+    /// The events after a record, once there are some; `None` if the run has ended and there are none.
+    async fn added_after(&self, record: Sequence) -> Result<Option<(Vec<RunEvent>, Sequence)>, RunError> {
+        loop {
+            let has_ended = self.board.board.journal.owner_of(self.id).await?.is_none();
+            let (events, last) = self.board.board.journal.events_after(self.id, record).await?;
+            if !events.is_empty() {
+                return Ok(Some((events, last)));
+            }
+            if has_ended || self.board.board.is_closed() {
+                return Ok(None);
+            }
+            tokio::time::sleep(TAIL_EVERY).await;
         }
     }
 
@@ -489,6 +549,17 @@ impl RunHandle {
     }
 }
 
+/// The events of a run so far.
+struct Past {
+    /// The number of the first one.
+    first: u64,
+    events: Vec<RunEvent>,
+    /// The last record of the journal.
+    record: Sequence,
+    /// The run after them.
+    run: Run,
+}
+
 /// The events of a run, and the state that they have led to.
 struct Following<S> {
     run: RunHandle,
@@ -520,7 +591,7 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
     }
 
     async fn catch_up(&mut self) -> Result<Vec<TurnEvent>, RunError> {
-        let (first, past, state) = self.run.past().await?;
+        let Past { first, events: past, run: state, .. } = self.run.past().await?;
         let is_overwritten = past.iter().any(|event| matches!(event, RunEvent::Overwritten { .. }));
         if first > self.follower.next_sequence() || is_overwritten {
             return Ok(self.follower.catch_up(state));

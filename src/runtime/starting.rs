@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, GatewayActor};
+use crate::actors::boards::{Boards, BoardsActor};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
     AgentSpec, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts, Scheduler,
@@ -35,6 +36,8 @@ use crate::supervision::{Lease, answer_of};
 
 use super::builder::{BuildError, Builder};
 use super::handle::{Board, Callboard};
+use super::placed_turns::PlacedTurns;
+use super::reach::HostedBoard;
 use super::settings::Unfinished;
 
 impl Builder {
@@ -102,6 +105,7 @@ impl Builder {
             limits: settings.ledger(),
             watch_buffer: settings.capacity.watch_buffer,
         }));
+        let boards = Arc::new(Boards::new(env.clone(), journal.clone(), Arc::clone(&board_id), storage.is_shared()));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit: Arc<AtomicUsize> = Arc::default();
@@ -109,6 +113,16 @@ impl Builder {
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let is_shared = storage.is_shared();
         let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
+        let about: Arc<dyn Fn() -> BoardInfo + Send + Sync> = {
+            let (router, permits, without) =
+                (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
+            let in_flight = settings.capacity.runs_in_flight;
+            Arc::new(move || BoardInfo {
+                agents: router.described(),
+                runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
+                ..info.clone()
+            })
+        };
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
@@ -123,19 +137,10 @@ impl Builder {
                 ownership: ownership.clone(),
                 lease,
                 scan_every: settings.timings.scan_every,
-                about: {
-                    let (router, permits, without) =
-                        (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
-                    let in_flight = settings.capacity.runs_in_flight;
-                    Arc::new(move || BoardInfo {
-                        agents: router.names(),
-                        runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
-                        ..info.clone()
-                    })
-                },
-                hosts: {
+                about: Arc::clone(&about),
+                reaches: {
                     let router = Arc::clone(&router);
-                    Arc::new(move |agent: &AgentName| router.hosts(agent))
+                    Arc::new(move |agent: &AgentName| router.reaches(agent))
                 },
                 shards: Arc::clone(&shards),
                 takes_over: settings.on_unfinished == Unfinished::Resume,
@@ -190,6 +195,10 @@ impl Builder {
             let router = Arc::clone(&router);
             move || (RouterActor, Arc::clone(&router))
         });
+        let (boards_spec, _) = ChildSpec::actor("boards", {
+            let (boards, every) = (Arc::clone(&boards), settings.timings.scan_every);
+            move || (BoardsActor, (Arc::clone(&boards), every))
+        });
         let (gauges_spec, _) = ChildSpec::actor("gauges", {
             let (scheduler, facts) = (Arc::clone(&scheduler), Arc::clone(&facts));
             let sources = GaugeSources { scheduler, facts, every: Duration::from_secs(10) };
@@ -213,6 +222,7 @@ impl Builder {
             .child(context_spec)
             .child(approvals)
             .child(router_spec)
+            .child(boards_spec)
             .child(agents_spec)
             // Runs continue without the gauges.
             .child(gauges_spec.own_intensity(Intensity::default()))
@@ -251,6 +261,9 @@ impl Builder {
             facts,
             scheduler,
             router,
+            boards,
+            agents_elsewhere: tokio::sync::Mutex::default(),
+            about,
             context,
             decider,
             rules,
@@ -262,6 +275,8 @@ impl Builder {
             submissions: tokio::sync::RwLock::default(),
         });
         let callboard = Callboard { board };
+        callboard.board.scheduler.place_with(Arc::new(PlacedTurns(Arc::downgrade(&callboard.board))));
+        callboard.board.boards.serve(Box::new(HostedBoard(Arc::downgrade(&callboard.board))));
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
         tokio::spawn(async move {
             tree.join().await;
@@ -275,10 +290,14 @@ impl Builder {
             workflows.into_iter().map(|(name, workflow, limits)| callboard.workflow_agent(&name, &workflow, limits));
         let agents: Vec<AgentSpec> = agents.into_iter().chain(workflows).collect();
         for spec in agents {
-            if let Err(error) = callboard.agents().spawn(spec).await {
+            if let Err(error) = callboard.agents().add(spec).await {
                 callboard.board.tree.stop().await;
                 return Err(error.into());
             }
+        }
+        callboard.announce().await;
+        if let Err(error) = callboard.look_at_boards().await {
+            tracing::warn!(%error, "the other boards cannot be looked for");
         }
         let unfinished = match callboard.board.settings.on_unfinished {
             Unfinished::Leave => Vec::new(),

@@ -14,7 +14,7 @@ use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::Workflow;
 
 use super::builder::Builder;
-use super::handle::{Board, Callboard, Lineage};
+use super::handle::{Board, Callboard, Lineage, Origin};
 use super::run_handle::{RunError, RunHandle};
 
 /// An agent whose turns are runs of a workflow.
@@ -83,7 +83,7 @@ impl Callboard {
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();
         let chain = to.map_or(chain, |to| turn.chain().add_step(turn.agent(), &to, &task.body));
-        self.try_submit_from(task, Some(Box::new(Lineage { chain, trace: turn.trace() }))).await
+        self.try_submit_from(task, Some(Box::new(Lineage { chain, trace: turn.trace() })), Origin::Caller).await
     }
 }
 
@@ -124,7 +124,7 @@ impl Agent for WorkflowAgent {
 }
 
 /// The error of a turn whose run could not begin.
-fn not_begun(error: SubmitError) -> TurnError {
+pub(super) fn not_begun(error: SubmitError) -> TurnError {
     match error {
         SubmitError::Refused(refusal @ (Refusal::Overloaded { .. } | Refusal::ShuttingDown)) => {
             TurnError::transient(refusal.to_string())
@@ -142,7 +142,7 @@ fn not_begun(error: SubmitError) -> TurnError {
 }
 
 /// The result of a run as that of a turn.
-fn command(result: Result<RunResult, RunError>, run: RunId) -> Result<Command, TurnError> {
+pub(super) fn command(result: Result<RunResult, RunError>, run: RunId) -> Result<Command, TurnError> {
     let RunResult { outcome, output, .. } = result?;
     match outcome {
         Outcome::Finished => Ok(Command { output: Some(output), ..Command::default() }),
@@ -178,9 +178,9 @@ impl RunHandle {
 }
 
 /// A run that a turn waits for: it is cancelled once the turn is stopped.
-struct Begun {
-    run: RunHandle,
-    has_ended: bool,
+pub(super) struct Begun {
+    pub(super) run: RunHandle,
+    pub(super) has_ended: bool,
 }
 
 impl Drop for Begun {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{Expected, Key, Revision, Sequence};
 
 /// Why a call of a [`Storage`](super::Storage) failed, or why a store cannot be opened.
@@ -103,6 +105,19 @@ pub enum StorageError {
     /// The board of the handle has shut down and released the store.
     #[error("the board has stopped and released its store; start a board on the store, and ask that one")]
     Closed,
+}
+
+/// The text of the error, for another board. That reads it as [`StorageError::Unavailable`]: it was not its store that failed.
+impl Serialize for StorageError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StorageError {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|detail| Self::Unavailable { detail })
+    }
 }
 
 impl StorageError {

@@ -13,6 +13,7 @@ mod faults;
 mod open_failures;
 #[path = "../passing/mod.rs"]
 mod passing;
+mod reach;
 mod recovery;
 mod replay;
 mod resuming;

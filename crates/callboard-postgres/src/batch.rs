@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use callboard::storage::{Key, StorageError};
+use callboard::storage::StorageError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::operation::{Operation, Verdict, to_server};
+use crate::place::is_fed;
 
 /// A write in the queue, with who waits for its answer.
 pub(crate) struct Waiting {
@@ -40,11 +41,6 @@ pub(crate) fn take(queue: &mut VecDeque<Waiting>, writes: usize, bytes: usize) -
     });
     let count = fits.count().max(1).min(queue.len());
     queue.drain(..count).collect()
-}
-
-/// Whether watches of other handles see changes of this key: the shared context of boards is what is watched.
-pub(crate) fn is_fed(key: &Key) -> bool {
-    key.starts_with(&Key::new(["context"]).children())
 }
 
 impl<'a> Columns<'a> {

@@ -149,14 +149,16 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the number of connections for reads, 2 by default; one more is for writes.
+    /// Sets the number of connections for reads, 2 by default; three more are for writes, for sessions, and while there are watches
+    /// for notifications.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers.clamp(1, 64);
         self
     }
 
-    /// Sets how often changes of other handles are looked for while there are watches; 100 ms by default.
+    /// Sets how often changes of other handles are looked for while there are watches and the server's notifications do not arrive, as
+    /// behind PgBouncer; 100 ms by default. While they arrive, a lost one is made up for after 1 s, or this if it is longer.
     #[must_use]
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll_every = interval;

@@ -1,25 +1,35 @@
-//! The feed: changes that other handles write, found by looking while anyone watches.
+//! The feed: changes that other handles write, found by looking while anyone watches: when a notice of another handle arrives, and
+//! from time to time.
 //!
 //! What is new since the last look is what the snapshot of that look did not see. So nothing is left out, in whatever order
 //! transactions end. A change is reported as the newest value of its key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use callboard::messages::Timestamp;
 use callboard::storage::{Change, Entry, Key, KeyPrefix, Revision, StorageError, Watch};
 use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::PostgresConfig;
+use crate::ear::Ear;
 use crate::lane::unavailable;
 use crate::link::{Link, shown};
 use crate::operation::from_server;
+use crate::place::Places;
+use crate::reading::end_of;
+use crate::tls::Tls;
 use crate::watchers::Watchers;
 
 /// Rows of changes are kept this long, in milliseconds. A feed that has not looked for half of it may have missed some.
 pub(crate) const KEPT: i64 = 600_000;
+
+/// The time between two looks while notices arrive. One may be lost, with the handle that was about to send it.
+const POLL_HEARING: Duration = Duration::from_secs(1);
 
 /// What the task and the handle share.
 pub(crate) struct Feed {
@@ -51,45 +61,65 @@ impl Feed {
         }
     }
 
-    /// Looks for changes while anyone watches.
-    pub(crate) async fn run(&self, config: Arc<PostgresConfig>, link: Link, lane: watch::Receiver<i64>) {
-        let begin = "SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-        let look = config.in_schema(LOOK);
+    /// Looks for changes while anyone watches. `reader` serves while the feed's own connection is not open.
+    pub(crate) async fn run(&self, config: Arc<PostgresConfig>, tls: Tls, reader: Link, lane: watch::Receiver<i64>) {
+        let statement = config.in_schema(LOOK);
         loop {
             self.look.notified().await;
+            let mut ear = Ear::open(Arc::clone(&config), tls.clone(), lane.clone());
             let mut seen: Option<(String, i64)> = None;
+            // Notices are trusted until a look without one finds something.
+            let (mut is_trusted, mut is_due) = (true, false);
             while self.watchers.any() {
                 let made = self.made.load(Ordering::SeqCst);
+                let prefixes = self.watchers.prefixes();
+                let places: Vec<Places> = prefixes.iter().map(|prefix| Places::of(&config.schema, prefix)).collect();
+                let channels = places.iter().filter_map(|places| places.channel()).collect();
+                let mut hears = ear.listen(&channels, &reader).await && !places.contains(&Places::Several);
                 self.watchers.turn();
-                let looked = match &seen {
-                    None => ask(&link, begin, &[]).await,
-                    Some((seen, _)) => {
-                        let lane = *lane.borrow();
-                        let moment = config.moment();
-                        ask(&link, &look, &[(seen, Type::TEXT), (&lane, Type::INT8), (&moment, Type::INT8)]).await
-                    }
-                };
+                let link = if ear.link.open_client().is_some() { &ear.link } else { &reader };
+                let seen_before = seen.as_ref().map(|(snapshot, _)| snapshot);
+                let lane_id = *lane.borrow();
+                let looking = look(&config, link, &statement, seen_before, lane_id, &prefixes);
+                let looked = timeout(config.patience, looking).await;
                 match looked {
-                    Ok(rows) => {
+                    Ok(Ok(rows)) => {
                         let first = rows.first().and_then(|row| Some((row.try_get(0).ok()?, row.try_get(1).ok()?)));
                         if let Some((snapshot, at)) = first {
                             if seen.is_some_and(|(_, before)| at - before > KEPT / 2) {
                                 self.watchers.miss();
                             }
-                            self.watchers.publish(|| rows.iter().filter_map(change).collect());
+                            let changes: Vec<_> = rows.iter().filter_map(change).collect();
+                            is_trusted &= !is_due || changes.is_empty();
+                            self.watchers.publish(|| changes);
                             seen = Some((snapshot, at));
                             self.covered.send_replace(made);
                         }
                     }
-                    Err(error) => tracing::debug!(%error, "changes of other handles were not found out"),
+                    Ok(Err(error)) => {
+                        tracing::debug!(%error, "changes of other handles were not found out");
+                        hears = false;
+                    }
+                    Err(_) => {
+                        ear.link.discard();
+                        hears = false;
+                    }
                 }
-                let waiting = tokio::time::timeout(config.poll_every, self.look.notified());
-                let _ = waiting.await;
+                let poll = if hears && is_trusted { config.poll_every.max(POLL_HEARING) } else { config.poll_every };
+                is_due = false;
+                tokio::select! {
+                    () = ear.news.notified() => is_trusted = true,
+                    () = self.look.notified() => {}
+                    () = ear.link.changed() => {}
+                    () = sleep(poll) => is_due = true,
+                }
             }
             self.covered.send_replace(self.made.load(Ordering::SeqCst));
         }
     }
 }
+
+const BEGIN: &str = "SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// The first columns are the snapshot and the server's time, in every row; a row without a key has nothing else.
 const LOOK: &str = "
@@ -97,17 +127,41 @@ const LOOK: &str = "
     FROM (VALUES (1)) AS once LEFT JOIN (
         SELECT key, max(revision) AS changed FROM callboard.changes
         WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
-            AND lane <> $2
+            AND lane <> $2 AND EXISTS (
+                SELECT FROM unnest($4::bytea[], $5::bytea[]) AS watched (first, beyond)
+                WHERE key >= first AND (beyond IS NULL OR key < beyond))
         GROUP BY key
     ) AS found ON true
     LEFT JOIN callboard.entries AS e ON e.key = found.key AND (e.expires IS NULL OR e.expires > callboard.millis($3))
     ORDER BY coalesce(e.revision, found.changed)";
 
-type Parameter<'a> = (&'a (dyn tokio_postgres::types::ToSql + Sync), Type);
-
-async fn ask(link: &Link, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StorageError> {
+/// What is new under these prefixes since a snapshot; without one, only the snapshot of the beginning.
+async fn look(
+    config: &PostgresConfig,
+    link: &Link,
+    statement: &str,
+    seen: Option<&String>,
+    lane: i64,
+    prefixes: &[KeyPrefix],
+) -> Result<Vec<Row>, StorageError> {
     let client = link.client().await?;
-    client.query_typed(statement, parameters).await.map_err(|error| unavailable(&shown(&error)))
+    let rows = match seen {
+        None => client.query_typed(BEGIN, &[]).await,
+        Some(seen) => {
+            let moment = config.moment();
+            let (firsts, beyond): (Vec<&[u8]>, Vec<Option<Vec<u8>>>) =
+                prefixes.iter().map(|prefix| (prefix.as_bytes(), end_of(prefix))).unzip();
+            let parameters = [
+                (seen as _, Type::TEXT),
+                (&lane as _, Type::INT8),
+                (&moment as _, Type::INT8),
+                (&firsts as _, Type::BYTEA_ARRAY),
+                (&beyond as _, Type::BYTEA_ARRAY),
+            ];
+            client.query_typed(statement, &parameters).await
+        }
+    };
+    rows.map_err(|error| unavailable(&shown(&error)))
 }
 
 /// The change of a row, with its revision.

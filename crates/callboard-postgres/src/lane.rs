@@ -16,6 +16,7 @@ use tokio_postgres::{Error, Row};
 use crate::PostgresConfig;
 use crate::batch::{Columns, Waiting, take, verdicts};
 use crate::link::{Failure, Link, delays, shown};
+use crate::notices::Notices;
 use crate::operation::Verdict;
 use crate::watchers::Watchers;
 
@@ -31,6 +32,7 @@ pub(crate) struct Lane {
     config: Arc<PostgresConfig>,
     link: Link,
     watchers: Arc<Watchers>,
+    notices: Notices,
     statement: String,
     /// The row of this lane on the server, which the feed leaves out.
     id: i64,
@@ -46,12 +48,13 @@ impl Lane {
         config: Arc<PostgresConfig>,
         link: Link,
         watchers: Arc<Watchers>,
+        notices: Notices,
         ids: tokio::sync::watch::Sender<i64>,
     ) -> Self {
         let statement = config.in_schema(
             "SELECT moment, outcomes, answers FROM callboard.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         );
-        Self { config, link, watchers, statement, id: 0, ids, last_batch: 0 }
+        Self { config, link, watchers, notices, statement, id: 0, ids, last_batch: 0 }
     }
 
     /// Registers the lane on the server.
@@ -87,6 +90,7 @@ impl Lane {
         }
         messages.close();
         self.sign_off().await;
+        self.notices.end().await;
         self.watchers.close();
         if let Some(closed) = closing {
             let _ = closed.send(());
@@ -95,6 +99,7 @@ impl Lane {
 
     /// Writes one batch, and answers it.
     async fn write(&mut self, batch: Vec<Waiting>) {
+        self.watchers.begin_batch();
         match self.commit(&batch).await {
             Ok(verdicts) => {
                 let mut left = &verdicts[..];
@@ -102,12 +107,18 @@ impl Lane {
                     let (own, others) = left.split_at(operation.steps().count());
                     left = others;
                     self.watchers.publish(|| operation.changes(own));
+                    self.notices.add(operation.channels(&self.config.schema, own));
                     let _ = answer.send(operation.answer(own[0]));
                     drop(permit);
                 }
             }
-            Err(error) => batch.into_iter().for_each(|waiting| drop(waiting.answer.send(Err(error.clone())))),
+            Err(error) => {
+                // It may have been made, and the feed leaves out what this lane writes.
+                self.watchers.miss();
+                batch.into_iter().for_each(|waiting| drop(waiting.answer.send(Err(error.clone()))));
+            }
         }
+        self.watchers.end_batch();
     }
 
     /// Sends a batch until it is answered, or the patience is over.

@@ -21,11 +21,14 @@
 mod batch;
 mod config;
 mod connect_error;
+mod ear;
 mod feed;
 mod lane;
 mod link;
+mod notices;
 mod operation;
 mod password_file;
+mod place;
 mod readers;
 mod reading;
 mod report;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use callboard::storage::StorageError;
+use futures::{StreamExt as _, stream};
 use tokio::sync::{Notify, watch};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{AsyncMessage, Client, Error};
 
 use crate::tls::{Security, Tls};
 use crate::{ConnectError, PostgresConfig};
@@ -48,12 +49,40 @@ impl std::ops::Deref for Opened {
     }
 }
 
+/// What takes the payloads of notifications.
+pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// For a connection that listens to nothing.
+pub(crate) fn nothing() -> Heard {
+    Arc::new(|_| {})
+}
+
 impl Link {
     /// Begins to connect, on the runtime of the caller. It ends when all clones are dropped.
     pub(crate) fn open(config: Arc<PostgresConfig>, tls: Tls) -> Self {
+        Self::open_hearing(config, tls, nothing())
+    }
+
+    /// As [`Link::open`], with what takes the notifications.
+    pub(crate) fn open_hearing(config: Arc<PostgresConfig>, tls: Tls, heard: Heard) -> Self {
         let (sender, state) = watch::channel(State::Connecting(None));
-        tokio::spawn(keep(config, tls, sender));
+        tokio::spawn(keep(config, tls, sender, heard));
         Self(state)
+    }
+
+    /// The open connection, if there is one at the moment.
+    pub(crate) fn open_client(&self) -> Option<Arc<Opened>> {
+        match &*self.0.borrow() {
+            State::Open(opened) if !opened.is_closed() => Some(Arc::clone(opened)),
+            State::Open(_) | State::Connecting(_) => None,
+        }
+    }
+
+    /// Waits until the connection has opened or broken since this was called last.
+    pub(crate) async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The open connection. It waits while there is none.
@@ -86,11 +115,11 @@ pub(crate) fn stopped() -> StorageError {
     StorageError::Stopped { detail: "it was closed".to_owned() }
 }
 
-async fn keep(config: Arc<PostgresConfig>, tls: Tls, state: watch::Sender<State>) {
+async fn keep(config: Arc<PostgresConfig>, tls: Tls, state: watch::Sender<State>, heard: Heard) {
     let mut waits = delays();
     loop {
         let dialled = tokio::select! {
-            dialled = dial(&config, &tls) => dialled,
+            dialled = dial(&config, &tls, Arc::clone(&heard)) => dialled,
             () = state.closed() => return,
         };
         let wait = match dialled {
@@ -123,11 +152,19 @@ async fn keep(config: Arc<PostgresConfig>, tls: Tls, state: watch::Sender<State>
 pub(crate) async fn dial(
     config: &PostgresConfig,
     tls: &Tls,
+    heard: Heard,
 ) -> Result<(Client, impl Future<Output = ()> + Send + use<>), ConnectError> {
     let server = config.with_password()?;
-    // The connection ends with the client: an error of it is the error of the calls that wait.
     match server.connect(tls.clone()).await {
-        Ok((client, connection)) => Ok((client, async move { drop(connection.await) })),
+        Ok((client, mut connection)) => Ok((client, async move {
+            // The connection ends with the client: an error of it is the error of the calls that wait.
+            let mut messages = stream::poll_fn(|context| connection.poll_message(context));
+            while let Some(Ok(message)) = messages.next().await {
+                if let AsyncMessage::Notification(notification) = message {
+                    heard(notification.payload());
+                }
+            }
+        })),
         Err(error) => Err(refused(config, &error)),
     }
 }

@@ -7,6 +7,8 @@ use callboard::storage::{
     Append, Change, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionId, StorageError,
 };
 
+use crate::place::Channel;
+
 /// A write that waits for its batch.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
@@ -118,15 +120,25 @@ impl Operation {
     pub(crate) fn changes(&self, verdicts: &[Verdict]) -> Vec<(Revision, Change)> {
         self.steps().zip(verdicts).filter_map(|(step, verdict)| step.change(self, *verdict)).collect()
     }
+
+    /// The channels of other handles that watch what the write has changed.
+    pub(crate) fn channels(&self, schema: &str, verdicts: &[Verdict]) -> impl Iterator<Item = Channel> {
+        let changed = self.steps().zip(verdicts).filter(|(step, verdict)| step.changes_value(**verdict));
+        changed.filter_map(move |(step, _)| Channel::of_key(schema, step.key))
+    }
 }
 
 impl Step<'_> {
+    /// Whether it has changed a value. What was not there was not deleted, and has no revision.
+    fn changes_value(&self, verdict: Verdict) -> bool {
+        matches!(self.kind, 2 | 3 | 5 | 6) && verdict.outcome == 0 && verdict.number > 0
+    }
+
     fn change(&self, operation: &Operation, verdict: Verdict) -> Option<(Revision, Change)> {
-        let revision = from_server(verdict.number);
-        // What was not there was not deleted, and has no revision.
-        if verdict.outcome != 0 || revision == 0 {
+        if !self.changes_value(verdict) {
             return None;
         }
+        let revision = from_server(verdict.number);
         let put = |value: &Arc<[u8]>| {
             let ends = Timestamp::from_millis(from_server(verdict.moment.saturating_add(self.second)));
             let entry = Entry { value: Arc::clone(value), revision, expires_at: (self.second >= 0).then_some(ends) };

@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use crate::link::dial;
+use crate::link::{dial, nothing};
 use crate::schema::{check_usable, server_error, version};
 use crate::tls::Security;
 use crate::{ConnectError, PostgresConfig};
@@ -45,7 +45,7 @@ pub struct TableSize {
 /// # Errors
 /// If the database cannot be asked. That it has no schema, for example, is a problem of the report.
 pub async fn check(config: &PostgresConfig) -> Result<Report, ConnectError> {
-    let (client, connection) = dial(config, &config.tls()?).await?;
+    let (client, connection) = dial(config, &config.tls()?, nothing()).await?;
     tokio::select! {
         report = report(config, &client) => report,
         () = connection => Err(ConnectError::Server { address: config.address(), detail: "the connection broke".to_owned() }),

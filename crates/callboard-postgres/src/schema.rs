@@ -3,7 +3,7 @@
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
-use crate::link::{dial, shown};
+use crate::link::{dial, nothing, shown};
 use crate::{ConnectError, PostgresConfig};
 
 /// The version of the schema that this package reads and writes.
@@ -44,7 +44,7 @@ impl Migration {
 /// # Errors
 /// As [`Postgres::connect`](crate::Postgres::connect), for a newer schema [`ConnectError::SchemaVersion`].
 pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<(), ConnectError> {
-    let (client, connection) = dial(config, &config.tls()?).await?;
+    let (client, connection) = dial(config, &config.tls()?, nothing()).await?;
     let migrating = async {
         client.batch_execute("BEGIN").await.map_err(|error| server_error(config, &error))?;
         client

@@ -37,11 +37,12 @@ const LEAST_UNITS: u32 = 8;
 /// - A connection that breaks is opened again. A write whose answer was lost is repeated if, and only if, it was not made. Calls wait
 ///   for that up to [`PostgresConfig::patience`], and then fail with [`StorageError::Unavailable`]; what they asked for may have been
 ///   done, or not.
-/// - A watch shows the writes of its own handle under every prefix, each of them; those of other handles only under the key
-///   `["context"]`, some 0.1 s later, as the newest value of each key.
+/// - A watch shows the writes of its own handle under every prefix, each of them; those of other handles only under the keys
+///   `["context"]` and `["mail"]`, some milliseconds later, as the newest value of each key.
 /// - Expired values are removed from time to time by every handle.
 ///
-/// It works through PgBouncer in transaction mode: it uses no named statements, no state of a session, and no `LISTEN`.
+/// It works through PgBouncer in transaction mode: it uses no named statements and no state of a session. `LISTEN` does not work there: what
+/// other handles write is then found by a poll.
 ///
 /// ```no_run
 /// use callboard::storage::{Key, Storage as _};

@@ -9,7 +9,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::feed::{Feed, KEPT};
 use crate::lane::{Lane, Message};
-use crate::link::{Link, dial, shown};
+use crate::link::{Link, dial, nothing, shown};
+use crate::notices::Notices;
 use crate::readers::Readers;
 use crate::reading::Statements;
 use crate::schema::check_usable;
@@ -47,7 +48,9 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
     let feed = Arc::new(Feed::new(Arc::clone(&watchers)));
     let links: Vec<Link> = (0..config.readers).map(|_| link()).collect();
     let (ids, lane_id) = watch::channel(0);
-    let mut lane = Lane::new(Arc::clone(&config), link(), watchers, ids);
+    let sessions = link();
+    let notices = Notices::start(Arc::clone(&config), sessions.clone(), lane_id.clone());
+    let mut lane = Lane::new(Arc::clone(&config), link(), watchers, notices, ids);
     let registered = tokio::time::timeout(config.patience, lane.register()).await;
     if let Err(detail) = registered.map_or_else(|_| Err(lane.trouble()), |done| done.map_err(|error| error.to_string()))
     {
@@ -58,15 +61,15 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
         statements: Statements::new(&config),
         links,
         next: AtomicUsize::new(0),
-        sessions: link(),
+        sessions,
         lane: lane_id.clone(),
         feed: Arc::clone(&feed),
     });
     let (messages, queue) = mpsc::unbounded_channel();
     let first = readers.links[0].clone();
     let feeding = {
-        let (config, link) = (Arc::clone(&config), first.clone());
-        async move { feed.run(config, link, lane_id).await }
+        let (config, reader) = (Arc::clone(&config), first.clone());
+        async move { feed.run(config, tls, reader, lane_id).await }
     };
     tokio::spawn(feeding);
     tokio::spawn(keep_clean(config, first));
@@ -78,7 +81,7 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
 /// Checks that the database can be used, before the connections that are opened again and again.
 async fn usable(config: &PostgresConfig) -> Result<Tls, ConnectError> {
     let tls = config.tls()?;
-    let (client, connection) = dial(config, &tls).await?;
+    let (client, connection) = dial(config, &tls, nothing()).await?;
     tokio::select! {
         usable = check_usable(config, &client) => usable?,
         () = connection => {

@@ -21,9 +21,13 @@ pub(crate) struct Watchers(Mutex<State>);
 #[derive(Default)]
 struct State {
     watchers: Vec<Watcher>,
-    /// The newest revisions that were published since the feed looked last, and since it looked before that.
+    /// The newest revisions that were published since the last turn, and since the turn before that.
     newest: HashMap<Key, Revision>,
     newest_before: HashMap<Key, Revision>,
+    /// The batches that the lane has begun, and how many it had at the last turn.
+    batches: u64,
+    batches_at_turn: u64,
+    is_writing: bool,
     closed: bool,
 }
 
@@ -83,10 +87,37 @@ impl Watchers {
         }
     }
 
-    /// The feed is about to look: what was published before it looked last is no longer needed.
+    /// The prefixes that are watched, each once.
+    pub(crate) fn prefixes(&self) -> Vec<KeyPrefix> {
+        let mut prefixes = Vec::new();
+        for Watcher { prefix, .. } in &self.0.lock().watchers {
+            if !prefixes.contains(prefix) {
+                prefixes.push(prefix.clone());
+            }
+        }
+        prefixes
+    }
+
+    /// The lane sends a batch.
+    pub(crate) fn begin_batch(&self) {
+        let mut state = self.0.lock();
+        state.batches += 1;
+        state.is_writing = true;
+    }
+
+    /// What the batch has changed is published.
+    pub(crate) fn end_batch(&self) {
+        self.0.lock().is_writing = false;
+    }
+
+    /// The feed is about to look: what was published before it looked last is no longer needed. A batch whose answer is late may hold
+    /// older changes than the feed has seen: nothing is forgotten until it is published.
     pub(crate) fn turn(&self) {
         let mut state = self.0.lock();
-        state.newest_before = std::mem::take(&mut state.newest);
+        if !state.is_writing || state.batches != state.batches_at_turn {
+            state.newest_before = std::mem::take(&mut state.newest);
+            state.batches_at_turn = state.batches;
+        }
     }
 
     /// Ends all watches after what they already hold.
@@ -147,5 +178,71 @@ impl Mailbox {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callboard::storage::Entry;
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn put(revision: Revision) -> Vec<(Revision, Change)> {
+        let entry = Entry { value: [][..].into(), revision, expires_at: None };
+        vec![(revision, Change::Put(Key::new(["a"]), entry))]
+    }
+
+    /// The revisions that a watch shows now.
+    fn shown(watch: &mut Watch) -> Vec<Revision> {
+        let shown = std::iter::from_fn(|| watch.next().now_or_never().flatten());
+        let revision = |change| match change {
+            Change::Put(_, entry) => entry.revision,
+            Change::Deleted(_) | Change::Missed(_) => panic!("only puts are published"),
+        };
+        shown.map(revision).collect()
+    }
+
+    #[test]
+    fn a_write_that_the_feed_has_read_before_its_lane_publishes_it_is_shown_once() {
+        let watchers = Watchers::default();
+        let mut watch = watchers.watch(&Key::new([]).children());
+        watchers.begin_batch();
+        watchers.turn();
+        watchers.publish(|| put(2));
+        watchers.publish(|| put(2));
+        watchers.end_batch();
+        assert_eq!(shown(&mut watch), [2]);
+    }
+
+    #[test]
+    fn a_batch_whose_answer_is_late_shows_nothing_older_than_the_feed_has_shown() {
+        let watchers = Watchers::default();
+        let mut watch = watchers.watch(&Key::new([]).children());
+        watchers.begin_batch();
+        watchers.turn();
+        watchers.publish(|| put(3));
+        for _ in 0..4 {
+            watchers.turn();
+        }
+        watchers.publish(|| put(2));
+        watchers.end_batch();
+        assert_eq!(shown(&mut watch), [3]);
+    }
+
+    #[test]
+    fn what_no_look_and_no_batch_can_bring_again_is_forgotten() {
+        let watchers = Watchers::default();
+        let _watch = watchers.watch(&Key::new([]).children());
+        for revision in 0..4 {
+            watchers.begin_batch();
+            watchers.publish(|| put(revision));
+            watchers.end_batch();
+        }
+        watchers.turn();
+        assert_eq!(watchers.0.lock().newest_before.len(), 1);
+        watchers.turn();
+        let state = watchers.0.lock();
+        assert!(state.newest.is_empty() && state.newest_before.is_empty());
     }
 }

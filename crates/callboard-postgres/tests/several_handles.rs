@@ -11,6 +11,7 @@ use callboard::storage::{
 use callboard_postgres::Postgres;
 use futures::{FutureExt as _, StreamExt as _};
 use support::Server;
+use support::pooler::Pooler;
 
 mod support;
 
@@ -227,36 +228,11 @@ async fn the_longest_record_and_value_are_stored_and_longer_ones_refused() {
     assert!(matches!(one.append(append(1, None, vec![rider])).await, Err(StorageError::TooLarge { .. })));
 }
 
-/// A pooler that gives a connection to another client after each transaction. It ends with this process.
-fn pooler(folder: &std::path::Path) {
-    let server = Server::of_this_process().folder.display();
-    let settings = format!(
-        "[databases]\n* = host={server} port=5432\n[pgbouncer]\nlisten_addr =\nlisten_port = 5432\nunix_socket_dir = {0}\n\
-         auth_type = trust\nauth_file = {0}/users\npool_mode = transaction\ndefault_pool_size = 2\nlogfile = {0}/log\n",
-        folder.display()
-    );
-    std::fs::write(folder.join("settings"), settings).unwrap();
-    std::fs::write(folder.join("users"), "\"postgres\" \"\"\n").unwrap();
-    support::give_away(folder);
-    let program = support::program("pgbouncer");
-    let settings = folder.join("settings");
-    std::thread::spawn(move || {
-        let mut pooler =
-            support::setpriv(&["--pdeathsig", "KILL"]).arg(program).arg("-q").arg(settings).spawn().unwrap();
-        pooler.wait().unwrap();
-    });
-    while std::os::unix::net::UnixStream::connect(folder.join(".s.PGSQL.5432")).is_err() {
-        std::thread::yield_now();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_that_mixes_the_transactions_of_several_handles_changes_nothing() {
     let schema = Server::of_this_process().fresh_schema().await;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    pooler(folder.path());
-    let config = support::config_at(folder.path(), &schema);
+    let pooler = Pooler::start();
+    let config = support::config_at(pooler.folder(), &schema);
     callboard_postgres::migrate(&config, &callboard_postgres::Migration::default()).await.unwrap();
     let writers = (0..4).map(|number| {
         let config = config.clone();

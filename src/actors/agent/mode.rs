@@ -30,6 +30,11 @@ impl Mode {
         }
     }
 
+    /// The mode of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        [Self::Build, Self::Plan, Self::Explore, Self::General].into_iter().find(|mode| mode.name() == name)
+    }
+
     /// Whether it only analyses: what it asks consent for is approved by itself.
     #[must_use]
     pub const fn is_analysis_only(self) -> bool {

@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 
 use crate::actors::context::MAX_NAMESPACE;
 use crate::actors::turn::TurnError;
-use crate::messages::{AgentLimit, AgentName, Authority, Cost, MAX_AGENT_NAME, NameError, OnUnknown, PerDay};
+use crate::messages::{
+    AgentLimit, AgentName, Authority, BoardAgent, Cost, MAX_AGENT_NAME, NameError, OnUnknown, PerDay,
+};
 
 use super::into_agent::{IntoAgent, or_alone, typed};
 use super::{AgentConfig, Description, Factory, Mode, RestartWindow};
@@ -53,6 +55,8 @@ pub struct AgentSpec {
     keeps_agents: bool,
     per_day: PerDay,
     per_run: AgentLimit,
+    /// Another board hosts the agent, and takes its turns.
+    pub(in crate::actors) is_elsewhere: bool,
 }
 
 impl AgentSpec {
@@ -99,6 +103,7 @@ impl AgentSpec {
             keeps_agents: false,
             per_day: PerDay::default(),
             per_run: AgentLimit::default(),
+            is_elsewhere: false,
         }
     }
 
@@ -119,6 +124,16 @@ impl AgentSpec {
         check("namespace", self.namespaces.as_deref().unwrap_or_default(), MAX_NAMESPACE)?;
         check_own_name("agent", &self.name, MAX_AGENT_NAME)?;
         self.name()
+    }
+
+    /// Stands for an agent of another board.
+    pub(crate) fn elsewhere(mut self, agent: &BoardAgent) -> Self {
+        let BoardAgent { role, capabilities, projects, authority, mode, has_effects, .. } = agent.clone();
+        (self.role, self.capabilities, self.projects) = (role, capabilities, projects);
+        (self.authority, self.has_effects) = (authority, has_effects);
+        self.mode = Mode::named(&mode).unwrap_or_default();
+        self.is_elsewhere = true;
+        self
     }
 
     pub(crate) fn factory(&self) -> &Factory {

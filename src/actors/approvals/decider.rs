@@ -39,6 +39,11 @@ impl Decider {
         Self { via: place.into(), ..self.clone() }
     }
 
+    /// Where its decisions say that they were made.
+    pub(crate) fn place(&self) -> &str {
+        &self.via
+    }
+
     /// The open questions, oldest expiry first. What has expired is not among them.
     #[must_use]
     pub fn open(&self) -> Vec<Envelope> {

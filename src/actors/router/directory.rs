@@ -1,6 +1,7 @@
 //! The router's directory: the announcements of agents. Pure; the router's actor adds them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use callboard_text::nearest;
 
@@ -31,6 +32,12 @@ impl Directory {
     /// Whether the agent of this name has announced itself, and has not withdrawn.
     pub(super) fn is_present(&self, name: &str) -> bool {
         self.agents.get(name).is_some_and(|known| known.is_available)
+    }
+
+    /// The role, the capabilities and the projects of an agent.
+    pub(super) fn description_of(&self, name: &AgentName) -> (Option<Arc<str>>, Vec<Arc<str>>, Vec<Arc<str>>) {
+        let known = self.agents.get(name).cloned();
+        known.map(|known| (known.role, known.capabilities, known.projects)).unwrap_or_default()
     }
 
     /// The agent of this name.

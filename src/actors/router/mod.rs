@@ -23,7 +23,8 @@ use tokio::sync::broadcast;
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Authority, Consent, Json, KeptAgent, Presence, Refusal, RequestId, RunId, TurnId,
+    Action, ActionKind, AgentName, Authority, BoardAgent, Consent, Json, KeptAgent, Presence, Refusal, RequestId,
+    RunId, TurnId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -81,6 +82,8 @@ pub(crate) struct HostedAgent {
     pub(crate) has_effects: bool,
     pub(crate) mode: Mode,
     pub(crate) actor: ChildRef<AgentMsg>,
+    /// Another board hosts it: this one has its turns taken there.
+    pub(crate) is_elsewhere: bool,
 }
 
 /// The parts of a router.
@@ -126,7 +129,8 @@ impl Router {
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
-        self.hosted.write().insert(name.clone(), HostedAgent { mode: spec.mode, has_effects: spec.has_effects, actor });
+        let AgentSpec { mode, has_effects, is_elsewhere, .. } = *spec;
+        self.hosted.write().insert(name.clone(), HostedAgent { mode, has_effects, actor, is_elsewhere });
     }
 
     pub(crate) fn unlist(&self, name: &AgentName) {
@@ -138,7 +142,38 @@ impl Router {
     }
 
     pub(crate) fn names(&self) -> Vec<AgentName> {
-        self.hosted.read().keys().cloned().collect()
+        self.names_where(|agent| !agent.is_elsewhere)
+    }
+
+    /// The agents of other boards that are known here.
+    pub(crate) fn names_elsewhere(&self) -> Vec<AgentName> {
+        self.names_where(|agent| agent.is_elsewhere)
+    }
+
+    fn names_where(&self, is_wanted: impl Fn(&HostedAgent) -> bool) -> Vec<AgentName> {
+        let hosted = self.hosted.read();
+        hosted.iter().filter(|(_, agent)| is_wanted(agent)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether another board hosts the agent, and this one does not.
+    pub(crate) fn is_elsewhere(&self, agent: &AgentName) -> bool {
+        self.hosted.read().get(agent.host()).is_some_and(|hosted| hosted.is_elsewhere)
+    }
+
+    /// What the other boards on the store are to know of the agents that this one hosts.
+    pub(crate) fn described(&self) -> Vec<BoardAgent> {
+        let hosted: Vec<_> = {
+            let hosted = self.hosted.read();
+            let here = hosted.iter().filter(|(_, agent)| !agent.is_elsewhere);
+            here.map(|(name, agent)| (name.clone(), agent.mode, agent.has_effects)).collect()
+        };
+        let directory = self.directory.read();
+        let described = hosted.into_iter().map(|(name, mode, has_effects)| {
+            let (role, capabilities, projects) = directory.description_of(&name);
+            let (authority, mode) = (self.scheduler.authority(name.as_str()), mode.name().into());
+            BoardAgent { name, role, capabilities, projects, authority, mode, has_effects }
+        });
+        described.collect()
     }
 
     /// The handle that announces and withdraws an agent.
@@ -220,7 +255,9 @@ impl AgentDirectory for Router {
             return self.scheduler.load(host).map(|_| kept);
         }
         let pick = |candidates: &mut dyn Iterator<Item = &AgentName>| {
-            let loads = candidates.map(|name| self.scheduler.load(name).map(|load| (load, name.clone())));
+            // Those of this board come first.
+            let loads =
+                candidates.map(|name| self.scheduler.load(name).map(|load| ((!self.hosts(name), load), name.clone())));
             loads.reduce(|best, next| match (best, next) {
                 (Ok(best), Ok(next)) => Ok(best.min(next)),
                 (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
@@ -235,7 +272,13 @@ impl AgentDirectory for Router {
     }
 
     fn hosts(&self, agent: &AgentName) -> bool {
-        self.hosted.read().get(agent.host()).is_some()
+        self.hosted.read().get(agent.host()).is_some_and(|hosted| !hosted.is_elsewhere)
+    }
+
+    fn reaches(&self, agent: &AgentName) -> bool {
+        let hosted = self.hosted.read();
+        let is_here = hosted.get(agent.host()).map(|found| !found.is_elsewhere);
+        is_here.is_some_and(|is_here| is_here || hosted.values().any(|other| !other.is_elsewhere))
     }
 
     fn look_alike(&self, name: &str) -> Option<AgentName> {

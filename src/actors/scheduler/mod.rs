@@ -33,14 +33,16 @@ mod time_limits;
 mod typed_requests;
 mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::env::Env;
+use crate::messages::{Command, TurnId};
 use crate::supervision::Lease;
 use crate::supervision::runs::facts::SharedFacts;
 
@@ -48,7 +50,7 @@ use super::context::ContextStore;
 use super::day_limiter::DayLimiter;
 use super::events::Hub;
 use super::kept_agents::KeptAgents;
-use super::turn::TurnServices;
+use super::turn::{Turn, TurnError, TurnServices};
 
 use state::State;
 pub(crate) use status::{AgentSnapshot, AgentStatus};
@@ -68,6 +70,8 @@ pub(crate) struct Scheduler {
     /// Notified, after `state` is unlocked, when a permit, or room among an agent's ready turns, has become free, or an agent
     /// takes no more work. `quiet` and `wait_for_capacity` wait for it.
     capacity_changed: Notify,
+    /// The turns that other boards take, once the board is made.
+    elsewhere: OnceLock<Arc<dyn TurnsElsewhere>>,
     /// Notified when a deadline is added that is earlier than the one for which the watching task sleeps.
     earlier_deadline: Arc<Notify>,
 }
@@ -91,7 +95,21 @@ pub(crate) struct SchedulerConfig {
     pub(crate) lease: Arc<Lease>,
 }
 
+/// Turns that other boards take.
+pub(crate) trait TurnsElsewhere: Send + Sync {
+    /// Whether a turn has begun at another board.
+    fn has_begun(&self, turn: TurnId) -> BoxFuture<'static, Result<bool, TurnError>>;
+
+    /// Has a turn taken at another board, or waits for the one that has begun there.
+    fn take(&self, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>>;
+}
+
 impl Scheduler {
+    /// Sets who has turns taken elsewhere.
+    pub(crate) fn place_with(&self, elsewhere: Arc<dyn TurnsElsewhere>) {
+        let _ = self.elsewhere.set(elsewhere);
+    }
+
     /// Panics outside a tokio runtime.
     pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, config: SchedulerConfig) -> Arc<Self> {
         let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within, day_limiter, lease } =
@@ -114,6 +132,7 @@ impl Scheduler {
                 lease,
             },
             capacity_changed: Notify::new(),
+            elsewhere: OnceLock::new(),
             earlier_deadline: Arc::default(),
         })
     }

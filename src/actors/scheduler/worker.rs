@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-use crate::actors::agent::{AgentMsg, DynamicValue, value_for};
+use crate::actors::agent::{AgentMsg, AgentValue, DynamicValue, value_for};
 use crate::actors::turn::{StopReason, Turn, TurnError, TurnShared, changed};
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
@@ -26,8 +26,8 @@ use crate::supervision::panic_text;
 use crate::supervision::runs::queue::EnqueueGuard;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 
-use super::Scheduler;
 use super::state::{Job, Next};
+use super::{Scheduler, TurnsElsewhere};
 
 /// Starts a worker with its first turn.
 pub(super) fn spawn(scheduler: &Arc<Scheduler>, runtime: &Handle, job: Job) {
@@ -96,17 +96,44 @@ fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static,
             return ready_future(Err(error)).boxed();
         }
     };
+    let turn = match &scheduler.elsewhere.get() {
+        Some(elsewhere) if ready.is_recovered => found_or_taken(Arc::clone(elsewhere), value, turn).boxed(),
+        Some(_) | None => value.turn(turn),
+    };
+    let turn = match ready.placed() {
+        Some(_) => for_another_board(turn).boxed(),
+        None => turn,
+    };
     if !scheduler.env.has_faults() {
-        return value.turn(turn);
+        return turn;
     }
     let (env, agent, actor) = (scheduler.env.clone(), ready.agent.clone(), scheduler.actor(job.agent));
     async move {
         turn_point(&env, "turn.begin", &agent, actor.as_ref()).await?;
-        let end = value.turn(turn).await;
+        let end = turn.await;
         turn_point(&env, "turn.end", &agent, actor.as_ref()).await?;
         end
     }
     .boxed()
+}
+
+/// Takes a turn, unless it has begun at another board: then that board's is waited for.
+async fn found_or_taken(
+    elsewhere: Arc<dyn TurnsElsewhere>,
+    value: Arc<dyn AgentValue>,
+    turn: Turn,
+) -> Result<Command, TurnError> {
+    if elsewhere.has_begun(turn.id()).await? { elsewhere.take(turn).await } else { value.turn(turn).await }
+}
+
+/// The command of a turn for another board: as output, since that board's run is where it counts.
+async fn for_another_board(turn: impl Future<Output = Result<Command, TurnError>>) -> Result<Command, TurnError> {
+    let command = turn.await?;
+    if command.unserializable.is_some() {
+        return Ok(command);
+    }
+    let text = serde_json::to_string(&command).map_err(|error| TurnError::terminal(error.to_string()))?;
+    Ok(Command::output(text))
 }
 
 /// Passes a fault point of a turn: its agent's actor may be killed there, and the turn continues.

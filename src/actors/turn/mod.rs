@@ -24,8 +24,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::messages::{
-    AgentEvent, AgentName, Authority, Chain, Command, EarlierAnswer, Goto, Handoffs, Json, Message, Refusal,
-    RunMetrics, State, Task, Timestamp, TraceId, TraceParent, TurnId,
+    AgentEvent, AgentName, Authority, Chain, Command, EarlierAnswer, Goto, Handoffs, Json, Message, PlacedTurn,
+    Refusal, RunMetrics, State, Task, Timestamp, TraceId, TraceParent, TurnId,
 };
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
@@ -226,7 +226,9 @@ impl Turn {
         let TurnShared { ready, store, namespaces, narrowed, context, .. } = &*self.shared;
         context.get_or_init(|| {
             let namespaces = within_host(namespaces.clone(), narrowed.get().map(|makers| &**makers));
-            let (run, chain, taint) = (ready.id.run, ready.chain.clone(), Arc::clone(self.shared.taint()));
+            // That of the run which waits for the turn, if it is taken for another board.
+            let run = ready.placed().map_or(ready.id.run, |placed| placed.turn.run);
+            let (chain, taint) = (ready.chain.clone(), Arc::clone(self.shared.taint()));
             let writer = Writer { run, chain, taint, waits: Arc::default() };
             Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces, Some(writer)))
         })
@@ -322,6 +324,27 @@ impl Turn {
     /// [`StreamMode::Live`](super::StreamMode). It is not stored.
     pub fn show(&self, event: AgentEvent) {
         self.shared.hub.show(self.id(), self.agent(), event);
+    }
+
+    /// The turn as another board is to take it.
+    pub(crate) fn placed(&self) -> PlacedTurn {
+        let ReadyTurn { id, view, shows_previous_agent, previous_agent, figures, answers, node, conversation, .. } =
+            &*self.shared.ready;
+        PlacedTurn {
+            turn: *id,
+            view: view.clone(),
+            shows_previous_agent: *shows_previous_agent,
+            previous_agent: previous_agent.clone(),
+            figures: figures.clone(),
+            answers: answers.clone(),
+            node: node.clone(),
+            conversation: conversation.clone(),
+        }
+    }
+
+    /// Whether an earlier attempt has asked for something here: another board cannot continue with the answers.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.shared.ready.has_requests
     }
 
     /// Waits for other work of the runtime, without permit and slot.

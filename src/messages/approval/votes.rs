@@ -19,7 +19,7 @@ pub struct Vote {
 }
 
 /// Who has approved so far, and what follows from it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Votes {
     /// Those who have approved, in order; empty where one person decides.
     pub approved: Vec<Vote>,

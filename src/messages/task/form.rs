@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Handoffs, Task};
 use crate::messages::state::Schema;
-use crate::messages::{AgentName, Authority, Cost, Durability, Json, Limits, Plan, RunId, TraceParent};
+use crate::messages::{AgentName, Authority, Cost, Durability, Json, Limits, PlacedTurn, Plan, RunId, TraceParent};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Task")]
@@ -42,6 +42,7 @@ struct Later {
     /// The limit of money of `limits`.
     cost: Option<Cost>,
     trace_parent: Option<TraceParent>,
+    placed: Option<Box<PlacedTurn>>,
 }
 
 /// What many variants of [`StoredLater`] begin with; in a struct of its own it has the same bytes.
@@ -58,11 +59,20 @@ struct Asked {
 enum StoredLater {
     None,
     Deadline(Duration),
-    Times { deadline: Option<Duration>, approval_ttl: Option<Duration> },
+    Times {
+        deadline: Option<Duration>,
+        approval_ttl: Option<Duration>,
+    },
     All(Asked),
     Money(Asked, Cost),
     Traced(Asked, Option<Cost>, TraceParent),
     TracedWithState(Asked, Option<Cost>, TraceParent, Arc<str>),
+    Placed {
+        asked: Asked,
+        cost: Option<Cost>,
+        parent: Option<(TraceParent, Option<Arc<str>>)>,
+        placed: Box<PlacedTurn>,
+    },
 }
 
 impl Serialize for Later {
@@ -74,6 +84,10 @@ impl Serialize for Later {
         let (from_agent, reference) = (self.from_agent.clone(), self.reference.clone());
         let is_asked = from_agent.is_some() || reference.is_some();
         let asked = Asked { deadline, approval_ttl, from_agent, reference };
+        if let Some(placed) = self.placed.clone() {
+            let parent = self.trace_parent.clone().map(|parent| (parent.clone(), parent.state));
+            return StoredLater::Placed { asked, cost, parent, placed }.serialize(serializer);
+        }
         match (self.trace_parent.clone(), cost, deadline) {
             (Some(parent), cost, _) => match parent.state.clone() {
                 None => StoredLater::Traced(asked, cost, parent),
@@ -96,7 +110,7 @@ impl<'de> Deserialize<'de> for Later {
         }
         let with = |asked, cost, trace_parent| {
             let Asked { deadline, approval_ttl, from_agent, reference } = asked;
-            Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent }
+            Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent, placed: None }
         };
         Ok(match StoredLater::deserialize(deserializer)? {
             StoredLater::None => Self::default(),
@@ -107,6 +121,10 @@ impl<'de> Deserialize<'de> for Later {
             StoredLater::Traced(asked, cost, parent) => with(asked, cost, Some(parent)),
             StoredLater::TracedWithState(asked, cost, parent, state) => {
                 with(asked, cost, Some(TraceParent { state: Some(state), ..parent }))
+            }
+            StoredLater::Placed { asked, cost, parent, placed } => {
+                let parent = parent.map(|(parent, state)| TraceParent { state, ..parent });
+                Self { placed: Some(placed), ..with(asked, cost, parent) }
             }
         })
     }
@@ -156,11 +174,12 @@ impl From<Task> for Form {
             from_agent,
             reference,
             trace_parent,
+            placed,
         } = task;
         let in_json = (InJson(approval_ttl), InJson(from_agent.clone()), InJson(reference.clone()));
         let cost = limits.as_ref().and_then(|limits| limits.cost);
         let trace_parent = trace_parent.map(|parent| *parent);
-        let deadline = Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent };
+        let deadline = Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent, placed };
         let (approval_ttl, from_agent, reference) = in_json;
         Self {
             body,
@@ -185,7 +204,7 @@ impl From<Task> for Form {
 impl From<Form> for Task {
     fn from(form: Form) -> Self {
         let Form { body, to, input, limits, deadline, durability, schema, plan, id, handoffs, .. } = form;
-        let Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent } = deadline;
+        let Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent, placed } = deadline;
         let limits = limits.map(|limits| Limits { cost: cost.or(limits.cost), ..limits });
         Self {
             body,
@@ -206,6 +225,7 @@ impl From<Form> for Task {
             from_agent,
             reference: reference.or(form.reference.0),
             trace_parent: trace_parent.map(Box::new),
+            placed,
         }
     }
 }

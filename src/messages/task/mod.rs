@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::state::Schema;
 use super::{
-    AgentName, Authority, Chain, Complexity, ConversationId, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId,
-    TraceParent,
+    AgentName, Authority, Chain, Complexity, ConversationId, Durability, Json, Limits, PlacedTurn, Plan, RunId,
+    Timestamp, TraceId, TraceParent,
 };
 
 mod form;
@@ -79,6 +79,8 @@ pub struct Task {
     /// The span of another program that the run belongs to. It decides about nothing but the spans of the run
     /// ([`Submission::trace_parent`]), and is not in JSON.
     pub trace_parent: Option<Box<TraceParent>>,
+    /// The turn of a run of another board that the task is: boards on one store set it. It is not in JSON.
+    pub placed: Option<Box<PlacedTurn>>,
 }
 
 impl Task {
@@ -103,6 +105,7 @@ impl Task {
             from_agent: None,
             reference: None,
             trace_parent: None,
+            placed: None,
         }
     }
 
@@ -311,7 +314,7 @@ impl Submission {
     /// Who is notified of it as the requester of a delegation from outside. A run that a turn has submitted counts against the limits of that
     /// requester, and is none of their delegations.
     pub(crate) fn requester(&self) -> Option<&AgentName> {
-        self.task.from_agent.as_ref().filter(|_| self.chain.is_empty())
+        self.task.from_agent.as_ref().filter(|_| self.chain.is_empty() && self.task.placed.is_none())
     }
 
     /// Returns the span of a turn, or of the run itself for the number 0: for programs that are used on the way, whose spans are

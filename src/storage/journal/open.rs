@@ -159,6 +159,14 @@ impl Journal {
         Ok(self.storage.get(&Self::key_of(OPEN, run)).await?.map(Noted::of))
     }
 
+    /// The board in the note of an open run.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn owner_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+        Ok(self.note_of(run).await?.map(|noted| noted.note.owner))
+    }
+
     /// The notes of several runs, in their order.
     ///
     /// # Errors
@@ -218,7 +226,7 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
-        let Some(Noted { note: OpenNote { owner, .. }, .. }) = self.note_of(run).await? else { return Ok(None) };
+        let Some(owner) = self.owner_of(run).await? else { return Ok(None) };
         let session = self.session_of(&owner).await?;
         Ok(session.filter(|(session, _)| !session.left.is_zero()).map(|_| owner))
     }
@@ -229,7 +237,7 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub async fn board_or_free(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
-        let Some(Noted { note: OpenNote { owner, .. }, .. }) = self.note_of(run).await? else { return Ok(None) };
+        let Some(owner) = self.owner_of(run).await? else { return Ok(None) };
         Ok(self.lease_of(&owner).await?.map(|_| owner))
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 
+pub(crate) mod pooler;
 pub(crate) mod proxy;
 
 use callboard_postgres::{Migration, PostgresConfig, migrate};

@@ -25,6 +25,7 @@ pub(crate) struct Proxy {
     pub(crate) folder: PathBuf,
     next: Arc<Mutex<Cut>>,
     open: watch::Sender<bool>,
+    passed: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Proxy {
@@ -32,14 +33,21 @@ impl Proxy {
     pub(crate) fn start(folder: &Path, server: &Path) -> Self {
         let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
         let (next, open) = (Arc::new(Mutex::new(Cut::Nothing)), watch::Sender::new(true));
-        let proxy = Self { folder: folder.to_owned(), next: Arc::clone(&next), open: open.clone() };
+        let passed = Arc::new(Mutex::new(Vec::new()));
+        let proxy = Self {
+            folder: folder.to_owned(),
+            next: Arc::clone(&next),
+            open: open.clone(),
+            passed: Arc::clone(&passed),
+        };
         let server = server.join(".s.PGSQL.5432");
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (server, next, mut is_open) = (server.clone(), Arc::clone(&next), open.subscribe());
+                let passed = Arc::clone(&passed);
                 tokio::spawn(async move {
                     tokio::select! {
-                        _ = pass(client, &server, &next) => {}
+                        _ = pass(client, &server, &next, &passed) => {}
                         _ = is_open.wait_for(|open| !open) => {}
                     }
                 });
@@ -57,6 +65,12 @@ impl Proxy {
         *self.next.lock() == Cut::Nothing
     }
 
+    /// How often this text was in what clients have sent since the last question.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        let passed = std::mem::take(&mut *self.passed.lock());
+        passed.windows(text.len()).filter(|window| *window == text.as_bytes()).count()
+    }
+
     /// Cuts all connections, and every new one at once, until it is set to `true` again.
     pub(crate) fn set_open(&self, open: bool) {
         self.open.send_replace(open);
@@ -64,7 +78,12 @@ impl Proxy {
 }
 
 /// Passes bytes on in both directions until one side ends, or the connection is cut.
-async fn pass(mut client: UnixStream, server: &Path, next: &Mutex<Cut>) -> std::io::Result<()> {
+async fn pass(
+    mut client: UnixStream,
+    server: &Path,
+    next: &Mutex<Cut>,
+    passed: &Mutex<Vec<u8>>,
+) -> std::io::Result<()> {
     let mut server = UnixStream::connect(server).await?;
     let (mut from_client, mut from_server) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
@@ -76,6 +95,7 @@ async fn pass(mut client: UnixStream, server: &Path, next: &Mutex<Cut>) -> std::
                 if bytes.is_empty() || cut == Cut::Statement {
                     return Ok(());
                 }
+                passed.lock().extend_from_slice(bytes);
                 server.write_all(bytes).await?;
                 match cut {
                     Cut::Nothing | Cut::Statement => {}

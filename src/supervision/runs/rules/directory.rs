@@ -13,6 +13,11 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
     /// Whether the board has an agent, which may be stopped.
     fn hosts(&self, agent: &AgentName) -> bool;
 
+    /// Whether turns of an agent can be taken from here: the board has it, or has agents of its own and another board has it.
+    fn reaches(&self, agent: &AgentName) -> bool {
+        self.hosts(agent)
+    }
+
     /// Another agent whose name looks like this one.
     fn look_alike(&self, name: &str) -> Option<AgentName>;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_text::{visible, visible_lines};
+use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateError;
 use crate::messages::{
@@ -18,7 +19,7 @@ use super::requests::MAX_COMMAND;
 
 /// Why [`Callboard::submit`](crate::Callboard::submit) or [`Callboard::try_submit`](crate::Callboard::try_submit) did
 /// not accept a task.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
     /// The board refused it: it shuts down, it is overloaded, the target is unknown or was stopped, or the breaker of
@@ -39,9 +40,6 @@ pub enum SubmitError {
         "no agent is registered; add one with `Builder::agent`, or with `board.agents().spawn` while the board runs"
     )]
     NoAgents,
-    /// Its plan cannot be run, or its input lacks what the plan needs.
-    #[error(transparent)]
-    Plan(Defects),
     /// The run of the task's id began with another plan.
     #[error(
         "run {run} began with another definition: {}; give the task another id, or have the run migrated",
@@ -66,12 +64,17 @@ pub enum SubmitError {
         /// The agent or workflow that the task is for.
         asked: Arc<str>,
     },
-    /// The input is nested deeper than it could be read back from the journal.
-    #[error(transparent)]
-    OverLimit(#[from] OverLimit),
     /// The supervisor that took it was restarted, and again when it was enqueued once more; or the board has ended.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),
+    /// Its plan cannot be run, or its input lacks what the plan needs.
+    #[error(transparent)]
+    #[serde(skip)]
+    Plan(Defects),
+    /// The input is nested deeper than it could be read back from the journal.
+    #[error(transparent)]
+    #[serde(skip)]
+    OverLimit(#[from] OverLimit),
 }
 
 /// The first names of a long list, and how many more there are.
@@ -139,7 +142,7 @@ impl From<LoadError> for OverwriteError {
 }
 
 /// Why what a person responded was not accepted. Nothing has then changed, but where a variant says that this is not known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// Nothing of this id is open: it never was, it was answered or withdrawn, its run has ended, or this board does not work
@@ -218,9 +221,6 @@ pub enum AnswerError {
     /// A custom reducer panicked over what was written.
     #[error("a reducer panicked: {0}")]
     Panicked(String),
-    /// A value is nested too deeply to be stored, or the name of the person or the reason is too long.
-    #[error(transparent)]
-    OverLimit(#[from] OverLimit),
     /// It is not known whether it was journaled.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),
@@ -228,6 +228,10 @@ pub enum AnswerError {
     /// asked again.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// A value is nested too deeply to be stored, or the name of the person or the reason is too long.
+    #[error(transparent)]
+    #[serde(skip)]
+    OverLimit(#[from] OverLimit),
 }
 
 fn not_open(id: &PendingId) -> String {
@@ -281,13 +285,13 @@ pub enum OverwriteError {
         /// The size of the values and of the names of their channels, in bytes.
         size: usize,
     },
-    /// A value is nested too deeply to be stored, or the name of the person is too long.
-    #[error(transparent)]
-    OverLimit(#[from] OverLimit),
     /// It is not known whether the overwrite was journaled.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),
     /// The store could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// A value is nested too deeply to be stored, or the name of the person is too long.
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
 }

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::messages::state::RunFigures;
 use crate::messages::{
-    AgentName, ApprovalId, Authority, Chain, Durability, EarlierAnswer, Envelope, Json, RequestId, RunEvent, RunId,
-    RunMetrics, State, Submission, Timestamp, TurnId,
+    AgentName, ApprovalId, Authority, Chain, Durability, EarlierAnswer, Envelope, Json, PlacedTurn, RequestId,
+    RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::rules::directory::AgentDirectory;
@@ -123,10 +123,32 @@ pub(crate) struct ReadyTurn {
     pub durability: Durability,
     /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
     pub conversation: Option<Json>,
+    /// Its run was read back, so that the turn may have begun before, also at another board.
+    pub is_recovered: bool,
+    /// An attempt of it has asked for something, such as a step.
+    pub has_requests: bool,
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
     /// Where its outcome and requests go.
     pub sink: TurnSink,
+}
+
+impl ReadyTurn {
+    /// The turn of another board's run that it is.
+    pub(crate) fn placed(&self) -> Option<&PlacedTurn> {
+        self.submission.task.placed.as_deref().filter(|_| self.id.number == 1)
+    }
+
+    /// With what its agent sees in the run that waits for it.
+    pub(crate) fn seen_from_there(mut self) -> Self {
+        if let Some(placed) = self.placed().cloned() {
+            let PlacedTurn { turn: _, view, shows_previous_agent, previous_agent, .. } = placed;
+            (self.view, self.shows_previous_agent, self.previous_agent) = (view, shows_previous_agent, previous_agent);
+            (self.figures, self.answers) = (placed.figures, placed.answers);
+            (self.node, self.conversation) = (placed.node, placed.conversation);
+        }
+        self
+    }
 }
 
 /// The sink through which a worker sends a turn's outcome and requests to the run's supervisor. A cheap clone. Each call returns

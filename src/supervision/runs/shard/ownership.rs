@@ -161,6 +161,11 @@ impl Ownership {
         }
     }
 
+    /// Whether the run was left to others before.
+    pub(in crate::supervision::runs) fn was_left(&self, run: RunId) -> bool {
+        self.shared.unplaced.lock().contains_key(&run)
+    }
+
     /// Notes that this board leaves a run to boards that have these agents; without agents, to those that read its records.
     pub(in crate::supervision::runs) fn leave(&self, run: RunId, agents: BTreeSet<AgentName>) {
         self.shared.unplaced.lock().insert(run, agents);
@@ -172,14 +177,14 @@ impl Ownership {
     }
 
     /// Passes on the open runs that boards have left which are gone, the oldest first: those of a board that is found to be gone, and
-    /// those that have waited for agents which `hosts` knows now. Ends the sessions whose leases have run out, and forgets those that
+    /// those that have waited for agents which `reaches` knows now. Ends the sessions whose leases have run out, and forgets those that
     /// have no runs left. Reads all notes only after a board has ended; otherwise one note for each session with runs.
     ///
     /// # Errors
     /// What the store reports.
     pub(crate) async fn find_left(
         &self,
-        hosts: impl Fn(&AgentName) -> bool,
+        reaches: impl Fn(&AgentName) -> bool,
         offer: impl Fn(RunId),
     ) -> Result<(), StorageError> {
         let gone = self.end_expired().await?;
@@ -192,7 +197,7 @@ impl Ownership {
         for gone in &gone {
             self.forget_if_empty(gone).await?;
         }
-        let is_placed = |agents: &BTreeSet<AgentName>| !agents.is_empty() && agents.iter().all(&hosts);
+        let is_placed = |agents: &BTreeSet<AgentName>| !agents.is_empty() && agents.iter().all(&reaches);
         let mut placed: Vec<RunId> = {
             let unplaced = self.shared.unplaced.lock();
             unplaced.iter().filter(|(_, agents)| is_placed(agents)).map(|(run, _)| *run).collect()

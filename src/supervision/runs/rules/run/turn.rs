@@ -236,6 +236,11 @@ impl OpenTurn {
         &self.records
     }
 
+    /// Whether an attempt of it has asked for something, such as a step: another agent in its place would not ask for the same.
+    pub(in crate::supervision::runs) fn has_requests(&self) -> bool {
+        self.records.keys().any(|ordinal| *ordinal < FIGURES_ORDINAL)
+    }
+
     /// The turn's agent.
     #[must_use]
     pub(crate) fn agent(&self) -> &AgentName {

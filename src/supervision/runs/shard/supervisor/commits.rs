@@ -288,7 +288,7 @@ impl RunShard {
             return;
         }
         let Bounds { authority, deadline } = live.run.bounds_of(branch, &turn.agent, &*self.shared.dispatch);
-        self.shared.dispatch.start(Box::new(ReadyTurn {
+        let ready = ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
@@ -312,8 +312,11 @@ impl RunShard {
             submission: Arc::clone(live.run.submission()),
             records: turn.records().clone(),
             durability: live.durability,
+            is_recovered: live.is_recovered,
+            has_requests: turn.has_requests(),
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
-        }));
+        };
+        self.shared.dispatch.start(Box::new(ready.seen_from_there()));
     }
 }

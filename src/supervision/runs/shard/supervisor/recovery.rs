@@ -184,14 +184,20 @@ impl ShardContext {
         }
     }
 
-    /// Leaves a run to other boards that has open turns of agents which this one does not have.
+    /// Leaves a run to other boards that has open turns of agents which this one does not have. If it reaches all of them, it takes the
+    /// run the next time, unless a board that has them was first.
     fn check_hosts(&self, loaded: &Loaded) -> Result<(), LoadError> {
-        let Some(run) = loaded.run.as_ref().filter(|run| self.is_shared && run.result().is_none()) else {
+        let Some(run) = loaded.run.as_ref().filter(|run| run.result().is_none()) else { return Ok(()) };
+        let turns = run.open_turns().filter_map(|number| run.turn(number));
+        let lacking: Vec<_> = turns.filter(|turn| !self.dispatch.hosts(&turn.agent)).collect();
+        // Where no other process has a board, agents that nobody has are waited for here.
+        if !self.is_shared && !lacking.iter().any(|turn| self.dispatch.reaches(&turn.agent)) {
             return Ok(());
-        };
-        let agents = run.open_turns().filter_map(|number| run.turn(number)).map(|turn| turn.agent.clone());
-        let agents: BTreeSet<AgentName> = agents.filter(|agent| !self.dispatch.hosts(agent)).collect();
-        if agents.is_empty() { Ok(()) } else { Err(LoadError::NotHosted { agents }) }
+        }
+        let is_reached = lacking.iter().all(|turn| !turn.has_requests() && self.dispatch.reaches(&turn.agent));
+        let may_take = is_reached && self.ownership.was_left(run.id());
+        let agents: BTreeSet<AgentName> = lacking.into_iter().map(|turn| turn.agent.clone()).collect();
+        if agents.is_empty() || may_take { Ok(()) } else { Err(LoadError::NotHosted { agents }) }
     }
 
     /// Acknowledges a submission whose run exists already, here or on another board.

@@ -1,0 +1,121 @@
+//! What boards on one store write to each other.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::{Chain, ConversationId, Pending, PendingId, Response, RunId, RunResult, Task, TraceId, Votes};
+use crate::storage::StorageError;
+use crate::storage::codec::Stored;
+use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
+
+/// A letter: a value under the key of its receiver and its reference. It is deleted once it was answered, or read if it is a reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Letter {
+    /// The id of the board that has sent it, to which the reply goes.
+    pub(super) from: Arc<str>,
+    pub(super) content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Content {
+    Ask(Box<Ask>),
+    Reply(Box<Reply>),
+}
+
+impl Stored for Letter {
+    const SCHEMA: u16 = 24;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "letter";
+}
+
+/// What a board is asked to do. It does that as if a caller of its own had asked, and refuses the same. To ask the same twice has the
+/// effect of asking once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// To accept a task, whose id its sender has chosen.
+    Submit {
+        task: Box<Task>,
+        conversation: Option<ConversationId>,
+        /// Where the run comes from, if a turn submits it.
+        lineage: Option<(Chain, TraceId)>,
+        /// Waits while the board is full, instead of being refused.
+        waits_for_room: bool,
+        /// Replies when the run has ended, with its result.
+        waits_for_end: bool,
+    },
+    /// To cancel a run.
+    Cancel { run: RunId, reason: String },
+    /// To change what a delegation from outside refers to.
+    Refer { run: RunId, reference: Option<Arc<str>> },
+    /// To respond to what a run waits for people with.
+    Answer { id: PendingId, response: Response, by: Arc<str>, via: Arc<str> },
+    /// To check whether a person may respond.
+    Check { id: PendingId, by: Arc<str> },
+    /// To list what its runs wait for people with, or one run does.
+    Pending { run: Option<RunId> },
+}
+
+/// The reply to an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// The run was accepted, or refused.
+    Submitted(Result<RunId, SubmitError>),
+    /// The run has ended.
+    Ended(Box<RunResult>),
+    /// Whether the run was open; `None` if the board does not work on it.
+    Changed(Option<bool>),
+    Answered(Result<Option<Votes>, AnswerError>),
+    Pending(Vec<Pending>),
+    /// The board could not do it.
+    Failed(String),
+}
+
+/// An error that is sent to another board: what has no form there becomes a text.
+pub(crate) trait Sendable {
+    #[must_use]
+    fn sendable(self) -> Self;
+}
+
+fn as_text(error: &impl ToString) -> StorageError {
+    StorageError::Unavailable { detail: error.to_string() }
+}
+
+impl Sendable for SubmitError {
+    fn sendable(self) -> Self {
+        match self {
+            Self::Plan(defects) => Self::Storage(as_text(&defects)),
+            Self::OverLimit(error) => Self::Storage(as_text(&error)),
+            Self::Refused(_)
+            | Self::Storage(_)
+            | Self::NoTarget { .. }
+            | Self::NoAgents
+            | Self::PlanChanged { .. }
+            | Self::OtherConversation { .. }
+            | Self::Unacknowledged(_) => self,
+        }
+    }
+}
+
+impl Sendable for AnswerError {
+    fn sendable(self) -> Self {
+        match self {
+            Self::OverLimit(error) => Self::Storage(as_text(&error)),
+            Self::NotOpen(_)
+            | Self::AlreadyDecided { .. }
+            | Self::NotInGroup { .. }
+            | Self::OfRequester { .. }
+            | Self::HasApproved { .. }
+            | Self::Answered(_)
+            | Self::Expired { .. }
+            | Self::DoesNotFit { .. }
+            | Self::NotForRun { .. }
+            | Self::NotEditable { .. }
+            | Self::NotAnOutcome(_)
+            | Self::State(_)
+            | Self::Panicked(_)
+            | Self::Unacknowledged(_)
+            | Self::Storage(_) => self,
+        }
+    }
+}

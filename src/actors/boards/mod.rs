@@ -1,0 +1,104 @@
+//! The other boards on the store: which there are, what they host, and letters to and from them.
+//!
+//! A letter is a value under a key of its receiver, who watches these keys, and looks at them at intervals as well. Each question has
+//! one reply. A board that is gone replies nothing: its callers notice that it is gone, and ask whoever has its runs then.
+//!
+//! - `letter`: what boards write to each other. `exchange`: questions, replies, and who waits for them.
+//! - `actor`: takes what arrives, and looks at which boards there are.
+mod actor;
+mod exchange;
+mod letter;
+
+use std::sync::{Arc, OnceLock};
+
+use futures::future::BoxFuture;
+use parking_lot::RwLock;
+
+use crate::env::Env;
+use crate::messages::{AgentName, BoardEntry};
+use crate::storage::{Journal, StorageError};
+
+pub(crate) use actor::BoardsActor;
+pub(crate) use exchange::Unreached;
+pub(crate) use letter::{Ask, Reply, Sendable};
+
+use exchange::Exchange;
+
+/// What a board knows of the others on its store.
+pub(crate) struct Boards {
+    env: Env,
+    journal: Journal,
+    /// The id of this board.
+    id: Arc<str>,
+    /// Whether other processes may have boards on the store, so that letters may arrive at any time.
+    is_shared: bool,
+    /// The other boards that live.
+    others: RwLock<Arc<[BoardEntry]>>,
+    exchange: Exchange,
+    host: OnceLock<Box<dyn Host>>,
+}
+
+/// The board itself, for others on its store.
+pub(crate) trait Host: Send + Sync {
+    /// Does what another board asks for.
+    fn answer(&self, ask: Ask) -> BoxFuture<'static, Reply>;
+
+    /// The other boards have changed, or what they host.
+    fn others_changed(&self) -> BoxFuture<'static, ()>;
+}
+
+impl Boards {
+    pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>, is_shared: bool) -> Self {
+        let (others, exchange) = (RwLock::new([].into()), Exchange::default());
+        Self { env, journal, id, is_shared, others, exchange, host: OnceLock::new() }
+    }
+
+    /// Sets the board, once it is made: no letter is read before.
+    pub(crate) fn serve(&self, host: Box<dyn Host>) {
+        let _ = self.host.set(host);
+    }
+
+    /// The other boards that live, as of the last look.
+    pub(crate) fn others(&self) -> Arc<[BoardEntry]> {
+        Arc::clone(&self.others.read())
+    }
+
+    /// Whether another board of this id lives.
+    pub(crate) fn lives(&self, id: &str) -> bool {
+        self.others.read().iter().any(|board| *board.info.id == *id)
+    }
+
+    /// A board that hosts an agent: of two that are drawn, the one with fewer runs.
+    pub(crate) fn hosting(&self, agent: &AgentName) -> Option<BoardEntry> {
+        let others = self.others();
+        let hosting: Vec<&BoardEntry> =
+            others.iter().filter(|board| board.info.agent(agent.host()).is_some()).collect();
+        let drawn = || hosting.get(self.env.random() as usize % hosting.len().max(1));
+        let one = drawn()?;
+        let two = if hosting.len() > 1 { drawn()? } else { one };
+        let less = if two.info.runs < one.info.runs { two } else { one };
+        Some((*less).clone())
+    }
+
+    /// Looks at which boards there are; whether others, or what they host, have changed.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn look(&self) -> Result<bool, StorageError> {
+        let (mut others, mut gone) = (Vec::new(), Vec::new());
+        for board in self.journal.boards().await? {
+            if board.info.id == self.id {
+                continue;
+            }
+            if board.left.is_zero() { gone.push(board.info.id) } else { others.push(board) }
+        }
+        self.discard_mail_of(gone).await;
+        let hosted = |boards: &[BoardEntry]| -> Vec<_> {
+            boards.iter().map(|board| (Arc::clone(&board.info.id), board.info.agents.clone())).collect()
+        };
+        let mut known = self.others.write();
+        let has_changed = hosted(&known) != hosted(&others);
+        *known = others.into();
+        Ok(has_changed)
+    }
+}

@@ -1,0 +1,197 @@
+//! Agents of other boards: each of their turns is a run of one turn at a board that hosts the agent.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::actors::boards::{Ask, Reply, Unreached};
+use crate::actors::{Agent, Reservation, Turn, TurnError, TurnsElsewhere};
+use crate::messages::{AgentName, Command, Cost, Limits, Refusal, RunId, RunResult, Task, TurnId};
+use crate::storage::StorageError;
+
+use super::handle::{Board, Callboard};
+use super::workflow_agents::{Begun, command, not_begun};
+
+/// How long a turn at another board may take, if neither its run nor its delegation has a deadline.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a turn waits before it looks again for a board that hosts its agent, or for the run that has begun elsewhere.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// An agent that another board hosts.
+#[derive(Clone, Debug)]
+pub(super) struct AgentElsewhere {
+    /// Weak, because the board owns its agents.
+    board: Weak<Board>,
+}
+
+impl AgentElsewhere {
+    pub(super) fn new(board: Weak<Board>) -> Self {
+        Self { board }
+    }
+}
+
+fn callboard(board: &Weak<Board>) -> Result<Callboard, TurnError> {
+    board.upgrade().map(|board| Callboard { board }).ok_or_else(|| TurnError::transient("the board has ended"))
+}
+
+impl Agent for AgentElsewhere {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        callboard(&self.board)?.take_turn_elsewhere(turn).await
+    }
+}
+
+/// The turns that other boards take for this one.
+pub(super) struct PlacedTurns(pub(super) Weak<Board>);
+
+impl TurnsElsewhere for PlacedTurns {
+    fn has_begun(&self, turn: TurnId) -> BoxFuture<'static, Result<bool, TurnError>> {
+        let board = callboard(&self.0);
+        async move { Ok(board?.board.journal.has(run_of(turn)).await?) }.boxed()
+    }
+
+    fn take(&self, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
+        let board = callboard(&self.0);
+        async move { board?.take_turn_elsewhere(turn).await }.boxed()
+    }
+}
+
+impl Callboard {
+    /// Has a turn taken at a board that hosts its agent, as a run of its own there. It is known by the turn, so that a turn that is
+    /// begun again finds it.
+    pub(super) async fn take_turn_elsewhere(&self, turn: Turn) -> Result<Command, TurnError> {
+        let run = run_of(turn.id());
+        if turn.has_requests() && !self.board.journal.has(run).await? {
+            let agent = turn.agent();
+            return Err(TurnError::needs_person(format!(
+                "the turn had begun where {agent} was: a board that has the agent can continue it, and no other"
+            )));
+        }
+        let (reserved, limits) = reserve_share(&turn).await?;
+        let ask = Ask::Submit {
+            task: Box::new(self.placed_task(run, &turn, limits)),
+            conversation: None,
+            lineage: Some((turn.chain().clone(), turn.trace())),
+            waits_for_room: false,
+            waits_for_end: true,
+        };
+        // It may exist from here on, also if the turn is stopped before the reply arrives.
+        let mut begun = Begun { run: self.run(run), has_ended: false };
+        let ended = turn.waiting_for(self.ended_elsewhere(turn.agent(), run, ask)).await;
+        begun.has_ended = !matches!(ended, Err(Unended::Unknown(_)));
+        match ended {
+            Ok(result) => {
+                drop(reserved.settle(result.metrics.usage));
+                if result.is_tainted {
+                    turn.taint(&format!("run {run}"));
+                }
+                let command = command(Ok(result), run)?;
+                let text: Arc<str> = command.output.unwrap_or_default().parse().map_err(damaged)?;
+                serde_json::from_str(&text).map_err(damaged)
+            }
+            Err(Unended::Refused(error)) => {
+                reserved.release_if_new();
+                Err(error)
+            }
+            Err(Unended::Unknown(error)) => Err(error),
+        }
+    }
+
+    fn placed_task(&self, run: RunId, turn: &Turn, limits: Limits) -> Task {
+        let task = turn.task();
+        let left = turn.deadline().map(|deadline| deadline.since(self.board.env.now().wall));
+        Task {
+            to: Some(turn.agent().as_str().into()),
+            input: Some(turn.input_json().clone()),
+            limits: Some(limits),
+            deadline: Some(left.unwrap_or(LONGEST)),
+            durability: task.durability,
+            id: Some(run),
+            handoffs: task.handoffs,
+            is_untrusted: turn.is_tainted(),
+            grant: turn.authority(),
+            approval_ttl: task.approval_ttl,
+            from_agent: task.from_agent.clone(),
+            reference: turn.reference().map(Into::into),
+            trace_parent: Some(Box::new(turn.trace_parent())),
+            placed: Some(Box::new(turn.placed())),
+            ..Task::new(&task.body)
+        }
+    }
+
+    /// Has a board accept the run, and waits for its end.
+    async fn ended_elsewhere(&self, agent: &AgentName, run: RunId, ask: Ask) -> Result<RunResult, Unended> {
+        let board = &self.board;
+        loop {
+            if board.journal.has(run).await.map_err(Unended::storage)? {
+                return self.run(run).result().await.map_err(|error| Unended::Unknown(error.into()));
+            }
+            let Some(other) = board.boards.hosting(agent) else {
+                let why = "no other board hosts it now".to_owned();
+                return Err(Unended::Refused(Refusal::Unavailable { agent: agent.clone(), why }.into()));
+            };
+            match board.boards.ask(&other.info.id, ask.clone()).await {
+                Ok(Reply::Ended(result)) => return Ok(*result),
+                Ok(Reply::Submitted(Err(error))) => return Err(Unended::Refused(not_begun(error))),
+                // It has ended before the run, which may be there.
+                Ok(_) | Err(Unreached::Gone) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(Unreached::Storage(error)) => return Err(Unended::storage(error)),
+            }
+        }
+    }
+}
+
+/// Why the end of a run elsewhere is not known.
+enum Unended {
+    /// It has not begun.
+    Refused(TurnError),
+    /// It may have.
+    Unknown(TurnError),
+}
+
+impl Unended {
+    fn storage(error: StorageError) -> Self {
+        Self::Unknown(error.into())
+    }
+}
+
+fn damaged(error: impl std::fmt::Display) -> TurnError {
+    TurnError::terminal(format!("the command of a turn at another board cannot be read: {error}"))
+}
+
+/// Sets aside what the turn may use elsewhere: a fourth of what its run has left, or less if others have set aside the rest, so that
+/// branches side by side all have some.
+async fn reserve_share(turn: &Turn) -> Result<(Reservation, Limits), TurnError> {
+    let task = turn.task();
+    let limits = task.limits.clone().unwrap_or_default();
+    let used = turn.metrics();
+    let mut tokens = limits.tokens.saturating_sub(used.tokens_spent) / 4;
+    let mut cost = limits.cost.map(|cost| Cost(cost.0.saturating_sub(used.usage.cost.0) / 4));
+    loop {
+        match turn.reserve_for_run(tokens, cost).await {
+            Ok(reserved) => {
+                let handoffs = limits.handoffs.saturating_sub(used.handoffs);
+                return Ok((reserved, Limits { tokens, cost, handoffs, ..limits }));
+            }
+            Err(error) if tokens < 4 => return Err(error),
+            Err(error) if !is_of_budget(&error) => return Err(error),
+            Err(_) => {
+                tokens /= 4;
+                cost = cost.map(|cost| Cost(cost.0 / 4));
+            }
+        }
+    }
+}
+
+fn is_of_budget(error: &TurnError) -> bool {
+    matches!(error.refusal(), Some(Refusal::TokenBudget { .. } | Refusal::CostBudget { .. }))
+}
+
+/// The id of the run that a turn is at another board: the same for all attempts.
+fn run_of(turn: TurnId) -> RunId {
+    RunId(Uuid::from_u128(xxh3_128(format!("{turn}/placed").as_bytes())))
+}

@@ -1,0 +1,327 @@
+//! Reaching other boards on the store: tasks for their agents, and what is asked about their runs. What another board asks for is
+//! done as if a caller of this one had asked.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use tokio::time::timeout;
+
+use crate::actors::AgentSpec;
+use crate::actors::boards::{Ask, Host, Reply, Sendable, Unreached};
+use crate::messages::{AgentName, BoardAgent, Pending, PendingId, Refusal, Response, RunId, Task, Votes};
+use crate::storage::StorageError;
+use crate::supervision::answer_of;
+use crate::supervision::runs::queue::RunMessage;
+use crate::supervision::runs::rules::directory::AgentDirectory as _;
+use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
+
+use super::handle::{Board, Callboard, Lineage, Origin};
+use super::placed_turns::AgentElsewhere;
+use super::run_handle::RunHandle;
+
+/// How long a command waits for a run whose board is gone, until another board has taken it over.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
+
+/// How often callers look again at runs of other boards.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a list of what waits for people waits for each board.
+const LISTED_WITHIN: Duration = Duration::from_secs(5);
+
+impl Callboard {
+    /// Makes known to the other boards what this one hosts.
+    pub(super) async fn announce(&self) {
+        let board = &self.board;
+        let about = (board.about)().to_bytes();
+        let renewed = board.journal.storage().renew_session(board.ownership.session(), about);
+        if let Err(error) = answer_of(renewed).await {
+            tracing::warn!(%error, "the agents are made known to the other boards with the next renewal of the lease");
+        }
+    }
+
+    /// Looks at which other boards there are, and what they host.
+    pub(super) async fn look_at_boards(&self) -> Result<(), StorageError> {
+        answer_of(self.board.boards.look()).await?;
+        self.know_agents_elsewhere().await;
+        Ok(())
+    }
+
+    /// Has the agents of other boards stand here under their names, unless this board has one of the name.
+    async fn know_agents_elsewhere(&self) {
+        let board = &self.board;
+        let mut known = board.agents_elsewhere.lock().await;
+        let others = board.boards.others();
+        for name in board.router.names_elsewhere() {
+            if !others.iter().any(|other| other.info.agent(name.as_str()).is_some()) {
+                known.remove(&name);
+                let _ = self.agents().remove(&name).await;
+            }
+        }
+        for agent in others.iter().flat_map(|other| &other.info.agents) {
+            if board.router.hosts(&agent.name) {
+                check_same(&board.router.described(), agent);
+                continue;
+            }
+            let (is_known, is_there) = (known.get(&agent.name), board.router.listed(agent.name.as_str()).is_some());
+            if is_there
+                && is_known
+                    .is_some_and(|known| known == agent || others.iter().any(|other| other.info.agents.contains(known)))
+            {
+                continue;
+            }
+            let elsewhere = AgentElsewhere::new(Arc::downgrade(board));
+            let spec = AgentSpec::new(agent.name.as_str(), move || elsewhere.clone()).elsewhere(agent);
+            let listed = if is_there { self.agents().replace_any(spec).await } else { self.agents().add(spec).await };
+            match listed {
+                Ok(()) => drop(known.insert(agent.name.clone(), agent.clone())),
+                Err(error) => {
+                    tracing::warn!(agent = %agent.name, %error, "an agent of another board cannot be reached from here")
+                }
+            }
+        }
+    }
+
+    /// Has a board that hosts the agent accept a task.
+    pub(super) async fn submit_elsewhere(
+        &self,
+        agent: &AgentName,
+        task: &Task,
+        waits_for_room: bool,
+        lineage: Option<Box<Lineage>>,
+    ) -> Result<RunHandle, SubmitError> {
+        let board = &self.board;
+        let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
+        let ask = Ask::Submit {
+            task: Box::new(Task { id: Some(run), ..task.clone() }),
+            conversation: task.conversation.clone(),
+            lineage: lineage.map(|lineage| (lineage.chain, lineage.trace)),
+            waits_for_room,
+            waits_for_end: false,
+        };
+        while let Some(other) = board.boards.hosting(agent) {
+            match board.boards.ask(&other.info.id, ask.clone()).await {
+                Ok(Reply::Submitted(accepted)) => return accepted.map(|run| self.run(run)),
+                Ok(reply) => return Err(unavailable(&reply).into()),
+                Err(Unreached::Storage(error)) => return Err(error.into()),
+                // It may have accepted the task before.
+                Err(Unreached::Gone) if board.journal.has(run).await? => return Ok(self.run(run)),
+                Err(Unreached::Gone) => {}
+            }
+        }
+        let why = "the boards that hosted it are gone".to_owned();
+        Err(Refusal::Unavailable { agent: agent.clone(), why }.into())
+    }
+
+    /// Whether a run is that of another board, which may be gone.
+    pub(super) async fn is_elsewhere(&self, run: RunId) -> Result<bool, StorageError> {
+        let owner = self.board.journal.owner_of(run).await?;
+        Ok(owner.is_some_and(|owner| owner != *self.board.ownership.board()))
+    }
+
+    /// Asks the board that works on a run; `None` if no other board does.
+    pub(super) async fn ask_owner(&self, run: RunId, ask: Ask) -> Result<Option<Reply>, StorageError> {
+        let board = &self.board;
+        let began_at = board.env.now().monotonic;
+        while !board.boards.others().is_empty() {
+            let Some(owner) = board.journal.owner_of(run).await? else { return Ok(None) };
+            if owner == *board.ownership.board() {
+                return Ok(None);
+            }
+            if board.boards.lives(&owner) {
+                match board.boards.ask(&owner, ask.clone()).await {
+                    Ok(Reply::Failed(detail)) => return Err(StorageError::Unavailable { detail }),
+                    Ok(reply) => return Ok(Some(reply)),
+                    Err(Unreached::Storage(error)) => return Err(error),
+                    Err(Unreached::Gone) => {}
+                }
+            }
+            if board.env.now().monotonic.saturating_sub(began_at) > TAKEN_OVER_WITHIN || board.is_closed() {
+                return Ok(None);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            answer_of(board.boards.look()).await?;
+        }
+        Ok(None)
+    }
+
+    /// Waits until it is time to look again at what runs of other boards do.
+    pub(super) async fn next_look(&self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if !self.board.boards.others().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// What the runs of the other boards wait for people with.
+    pub(super) async fn pending_elsewhere(&self) -> Vec<Pending> {
+        let boards = &self.board.boards;
+        let others = boards.others();
+        let asked = others.iter().map(|other| async move {
+            let asked = boards.ask(&other.info.id, Ask::Pending { run: None });
+            match timeout(LISTED_WITHIN, asked).await {
+                Ok(Ok(Reply::Pending(pending))) => pending,
+                Ok(Ok(_) | Err(_)) | Err(_) => {
+                    tracing::warn!(board = &*other.name, "what its runs wait for people with is not known now");
+                    Vec::new()
+                }
+            }
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// What a run of another board waits for people with.
+    pub(super) async fn pending_of_elsewhere(&self, run: RunId) -> Vec<Pending> {
+        match self.ask_owner(run, Ask::Pending { run: Some(run) }).await {
+            Ok(Some(Reply::Pending(pending))) => pending,
+            Ok(_) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// Has the board answer that works on what waits; `None` if no other board does.
+    pub(super) async fn answer_elsewhere(
+        &self,
+        id: PendingId,
+        response: Response,
+        (by, via): (&str, &str),
+    ) -> Option<Result<Option<Votes>, AnswerError>> {
+        let ask = Ask::Answer { id, response, by: by.into(), via: via.into() };
+        self.asked_about(id, ask).await
+    }
+
+    /// As [`Callboard::answer_elsewhere`], and only checks whether the person may.
+    pub(super) async fn check_elsewhere(&self, id: PendingId, by: &str) -> Option<Result<Option<Votes>, AnswerError>> {
+        self.asked_about(id, Ask::Check { id, by: by.into() }).await
+    }
+
+    async fn asked_about(&self, id: PendingId, ask: Ask) -> Option<Result<Option<Votes>, AnswerError>> {
+        let run = match id {
+            // The id of an approval does not name its run.
+            PendingId::Approval(_) => return self.ask_all(ask).await,
+            PendingId::Question(question) => question.request.turn.run,
+            PendingId::Node(turn) | PendingId::Attention(turn) => turn.run,
+        };
+        match self.ask_owner(run, ask).await {
+            Ok(Some(Reply::Answered(answered))) => Some(answered),
+            Ok(Some(reply)) => Some(Err(unavailable(&reply).into())),
+            Ok(None) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    /// Asks all other boards at once: the answer of the one that has what waits.
+    async fn ask_all(&self, ask: Ask) -> Option<Result<Option<Votes>, AnswerError>> {
+        let boards = &self.board.boards;
+        let others = boards.others();
+        let asked = others.iter().map(|other| boards.ask(&other.info.id, ask.clone()));
+        let replies = join_all(asked).await.into_iter().map(|replied| match replied {
+            Ok(Reply::Answered(answered)) => answered,
+            Ok(reply) => Err(unavailable(&reply).into()),
+            Err(Unreached::Gone) => Err(unavailable(&"a board that was asked is gone").into()),
+            Err(Unreached::Storage(error)) => Err(error.into()),
+        });
+        let mut replies: Vec<_> = replies.filter(|reply| !matches!(reply, Err(AnswerError::NotOpen(_)))).collect();
+        // A board that could not be asked decides nothing, if another one has it.
+        replies.sort_by_key(|reply| matches!(reply, Err(AnswerError::Storage(_))));
+        replies.into_iter().next()
+    }
+
+    async fn accept_for(&self, ask: Ask) -> Reply {
+        let Ask::Submit { task, conversation, lineage, waits_for_room, waits_for_end } = ask else {
+            return Reply::Failed("no task".to_owned());
+        };
+        let mut task = Task { conversation, ..*task };
+        let lineage = lineage.map(|(chain, trace)| Box::new(Lineage { chain, trace }));
+        let origin = Origin::Board;
+        let accepted = match waits_for_room {
+            true => match Arc::clone(&self.board.run_permits).acquire_owned().await {
+                Ok(permit) => self.accept(&mut task, Some(permit), true, lineage, origin).await,
+                Err(_) => Err(Refusal::ShuttingDown.into()),
+            },
+            false => self.try_submit_from(task, lineage, origin).await,
+        };
+        match accepted {
+            Err(error) => Reply::Submitted(Err(error.sendable())),
+            Ok(run) if !waits_for_end => Reply::Submitted(Ok(run.id())),
+            Ok(run) => match run.result().await {
+                Ok(result) => Reply::Ended(Box::new(result)),
+                Err(error) => Reply::Failed(error.to_string()),
+            },
+        }
+    }
+
+    /// Does what another board asks for.
+    async fn answer_board(&self, ask: Ask) -> Reply {
+        let people = self.people();
+        match ask {
+            Ask::Submit { .. } => self.accept_for(ask).await,
+            Ask::Cancel { run, reason } => {
+                Reply::Changed(self.ask_run(run, |ack| RunMessage::Cancel { reason, ack }).await)
+            }
+            Ask::Refer { run, reference } => {
+                Reply::Changed(self.ask_run(run, |ack| RunMessage::Refer { reference, ack }).await)
+            }
+            Ask::Answer { id, response, by, via } => {
+                let answered = people.via(&via).answer_here(id, response, &by).await;
+                Reply::Answered(answered.map_err(AnswerError::sendable))
+            }
+            Ask::Check { id, by } => Reply::Answered(match id {
+                PendingId::Approval(id) => people.check_here(id, &by).await.map(Some).map_err(AnswerError::sendable),
+                id @ (PendingId::Question(_) | PendingId::Node(_) | PendingId::Attention(_)) => {
+                    Err(AnswerError::NotOpen(id))
+                }
+            }),
+            Ask::Pending { run: None } => Reply::Pending(people.pending_here().await),
+            Ask::Pending { run: Some(run) } => Reply::Pending(self.run(run).pending_here().await),
+        }
+    }
+}
+
+/// A warning if this board and another one declare an agent differently.
+fn check_same(here: &[BoardAgent], there: &BoardAgent) {
+    if let Some(here) = here.iter().find(|here| here.name == there.name && *here != there) {
+        tracing::warn!(
+            agent = %here.name, ?here, ?there,
+            "another board declares the agent differently; each board uses its own"
+        );
+    }
+}
+
+fn unavailable(reply: &impl std::fmt::Debug) -> StorageError {
+    StorageError::Unavailable { detail: format!("another board gave no answer that fits: {reply:?}") }
+}
+
+/// A board that others on its store ask.
+pub(super) struct HostedBoard(pub(super) Weak<Board>);
+
+impl HostedBoard {
+    fn board(&self) -> Option<Callboard> {
+        self.0.upgrade().map(|board| Callboard { board })
+    }
+}
+
+impl Host for HostedBoard {
+    fn answer(&self, ask: Ask) -> BoxFuture<'static, Reply> {
+        let board = self.board();
+        async move {
+            match board {
+                Some(board) => board.answer_board(ask).await,
+                None => Reply::Failed("the board has ended".to_owned()),
+            }
+        }
+        .boxed()
+    }
+
+    fn others_changed(&self) -> BoxFuture<'static, ()> {
+        let board = self.board();
+        async move {
+            if let Some(board) = board {
+                board.know_agents_elsewhere().await;
+            }
+        }
+        .boxed()
+    }
+}
