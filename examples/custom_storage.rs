@@ -62,8 +62,8 @@ impl<S: Storage> Storage for Counting<S> {
         self.count("read", self.inside.read(stream, from, limit))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.count("streams", self.inside.streams(prefix))
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.count("streams", self.inside.streams(prefix, after, limit))
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

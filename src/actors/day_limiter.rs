@@ -3,8 +3,7 @@
 //!
 //! A board takes a block of the day's ledger when its calls need one, by a write that the ledger's revision guards, and settles its blocks when
 //! it ends. The blocks of a board that was killed stay spent until another board needs a block: that one finds the lease of the first
-//! over, and settles the blocks with what the journals of its runs have. A board that was only paused takes its blocks back with its
-//! next change of the ledger, with what it has used meanwhile.
+//! over, ends it, and settles the blocks with what the journals of its runs have.
 
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
@@ -355,7 +354,7 @@ impl DayLimiter {
                 Some(entry) => (decoded(&key, &entry.value)?, Expected::Revision(entry.revision)),
             };
             if let Some(day) = self.today.lock().of(day) {
-                ledger.rejoin(&self.board, &day.blocks);
+                ledger.keep(&self.board, &day.blocks);
             }
             let changed = match change(&mut ledger) {
                 Ok(changed) => changed,
@@ -402,10 +401,9 @@ impl DayLimiter {
             }
             let Some(used) = self.used_by(day, &board).await? else { continue };
             let settle = |ledger: &mut DayLedger| {
-                ledger.settle_gone(&board, &used);
+                ledger.settle(&board, &used);
                 Ok::<_, Infallible>(())
             };
-            // Its uses are kept: if it lives and is killed later, they are counted again.
             has_settled |= self.change(day, settle).await?.is_ok();
         }
         Ok(has_settled)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::env::Env;
-use crate::messages::{AgentName, BoardInfo, RunId, Timestamp};
+use crate::messages::{AgentName, BoardInfo, Timestamp};
 use crate::storage::{Forgotten, Journal, StorageError};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::ownership::Ownership;
@@ -18,6 +18,9 @@ use super::day_limiter::DayLimiter;
 use super::periodic::{Ended, Periodic};
 use super::scheduler::Scheduler;
 use super::shard_queues::ShardQueues;
+
+/// How long a board that is shut down waits until the store has noted that.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct StorageActor;
 
@@ -67,8 +70,8 @@ pub(crate) enum StorageActorMsg {
     Renewed(Duration, Result<(), StorageError>),
     /// Look for runs of boards that are gone.
     Scan,
-    /// The runs that were found.
-    Found(Result<Vec<RunId>, StorageError>),
+    /// The runs that were found are with the shards.
+    Scanned(Result<(), StorageError>),
     /// `store_failure` is set.
     StorageStopped,
 }
@@ -155,21 +158,21 @@ impl Actor for StorageActor {
                 tracing::warn!(%error, "the board's lease on its store was not renewed");
             }
             StorageActorMsg::Scan => {
-                let (ownership, reaches) = (arguments.ownership.clone(), Arc::clone(&arguments.reaches));
-                let found = async move { ownership.find_left(&*reaches).await };
-                tokio::spawn(async move { me.cast(StorageActorMsg::Found(answer_of(found).await)) });
-            }
-            StorageActorMsg::Found(found) => {
-                me.send_after(arguments.scan_every, || StorageActorMsg::Scan);
-                match found {
-                    Ok(runs) if arguments.takes_over => {
-                        for run in runs {
-                            let adopt = ShardMessage::Adopt { run, new_process: true, recovery: None };
-                            arguments.shards.of(run).push(adopt);
+                let Arguments { ownership, reaches, shards, takes_over, .. } = arguments.clone();
+                let scan = async move {
+                    let adopt = |run| {
+                        if takes_over {
+                            shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: None });
                         }
-                    }
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "boards that are gone cannot be looked for"),
+                    };
+                    ownership.find_left(&*reaches, adopt).await
+                };
+                tokio::spawn(async move { me.cast(StorageActorMsg::Scanned(answer_of(scan).await)) });
+            }
+            StorageActorMsg::Scanned(scanned) => {
+                me.send_after(arguments.scan_every, || StorageActorMsg::Scan);
+                if let Err(error) = scanned {
+                    tracing::warn!(%error, "boards that are gone cannot be looked for");
                 }
             }
             StorageActorMsg::StorageStopped => {
@@ -190,9 +193,16 @@ impl Actor for StorageActor {
         if let Err(error) = state.arguments.day_limiter.close().await {
             tracing::warn!(%error, "what the board had set aside of the day's limits stays spent until another board settles it");
         }
-        let (journal, session) = (&state.arguments.journal, state.arguments.ownership.session());
+        let Arguments { journal, ownership, about, .. } = &state.arguments;
+        let (storage, session) = (journal.storage(), ownership.session());
+        if ownership.is_leaving() {
+            // Without it, others count the board as lost with its runs.
+            let about = BoardInfo { is_leaving: true, ..about() };
+            let renewed = answer_of(storage.renew_session(session, about.to_bytes()));
+            let _ = tokio::time::timeout(LEAVE_WITHIN, renewed).await;
+        }
         // A session that is not ended here runs out by itself.
-        let _ = answer_of(journal.storage().end_session(session, false)).await;
+        let _ = answer_of(storage.end_session(session, false)).await;
         Ok(())
     }
 }

@@ -28,6 +28,17 @@ pub struct BoardInfo {
     /// Its runs in flight.
     #[serde(default)]
     pub runs: usize,
+    /// The newest format of records that it reads. It leaves runs of newer ones to other boards.
+    #[serde(default = "first_format")]
+    pub reads: u32,
+    /// It is being shut down, and leaves its runs to other boards.
+    #[serde(default)]
+    pub is_leaving: bool,
+}
+
+/// What boards read that do not say it.
+fn first_format() -> u32 {
+    1
 }
 
 /// An agent that a board hosts, as the other boards on its store know it.

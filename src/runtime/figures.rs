@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::actors::ContextStore;
 use crate::actors::{AgentSpec, Turn};
 use crate::messages::{Command, Complexity, ContextStrategy, Limits, OnUnknown};
+use crate::storage::Losses;
 use crate::supervision::runs::breaker::BreakerPolicy;
 
 use super::settings::Settings;
@@ -58,6 +59,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                 "100 ms".to_owned(),
                 count(attempts),
                 count(settings.max_recoveries),
+                Losses::MAX.to_string(),
                 count(settings.capacity.runs_in_flight),
                 count(settings.capacity.ready_per_agent),
                 count(settings.capacity.watch_buffer),

@@ -422,6 +422,7 @@ impl Callboard {
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
         board.run_permits.close();
+        board.ownership.begin_leaving();
         board.scheduler.close();
         let _ = tokio::time::timeout(board.settings.grace, board.scheduler.settled()).await;
         board.scheduler.stop_all();

@@ -9,10 +9,11 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::boards::{Ask, Reply, Unreached};
-use crate::actors::{Agent, Reservation, Turn, TurnError, TurnsElsewhere};
-use crate::messages::{AgentName, Command, Cost, Limits, Refusal, RunId, RunResult, Task, TurnId};
+use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
+use crate::messages::{AgentName, Command, Limits, Refusal, RunId, RunResult, Task, TurnId};
 use crate::storage::StorageError;
 
+use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::run::Run;
 
 use super::handle::{Board, Callboard};
@@ -73,7 +74,11 @@ impl Callboard {
                 "the turn had begun where {agent} was: a board that has the agent can continue it, and no other"
             )));
         }
-        let (reserved, limits) = reserve_share(&turn).await?;
+        // So that branches side by side all have some: a fourth of what is left is for this one.
+        let (reserved, Share { tokens, cost }) = turn.reserve_share().await?;
+        let limits = turn.task().limits.clone().unwrap_or_default();
+        let handoffs = limits.handoffs.saturating_sub(turn.metrics().handoffs);
+        let limits = Limits { tokens, cost, handoffs, ..limits };
         let ask = Ask::Submit {
             task: Box::new(self.placed_task(run, &turn, limits)),
             conversation: None,
@@ -181,34 +186,6 @@ impl Unended {
 
 fn damaged(error: impl std::fmt::Display) -> TurnError {
     TurnError::terminal(format!("the command of a turn at another board cannot be read: {error}"))
-}
-
-/// Sets aside what the turn may use elsewhere: a fourth of what its run has left, or less if others have set aside the rest, so that
-/// branches side by side all have some.
-async fn reserve_share(turn: &Turn) -> Result<(Reservation, Limits), TurnError> {
-    let task = turn.task();
-    let limits = task.limits.clone().unwrap_or_default();
-    let used = turn.metrics();
-    let mut tokens = limits.tokens.saturating_sub(used.tokens_spent) / 4;
-    let mut cost = limits.cost.map(|cost| Cost(cost.0.saturating_sub(used.usage.cost.0) / 4));
-    loop {
-        match turn.reserve_for_run(tokens, cost).await {
-            Ok(reserved) => {
-                let handoffs = limits.handoffs.saturating_sub(used.handoffs);
-                return Ok((reserved, Limits { tokens, cost, handoffs, ..limits }));
-            }
-            Err(error) if tokens < 4 => return Err(error),
-            Err(error) if !is_of_budget(&error) => return Err(error),
-            Err(_) => {
-                tokens /= 4;
-                cost = cost.map(|cost| Cost(cost.0 / 4));
-            }
-        }
-    }
-}
-
-fn is_of_budget(error: &TurnError) -> bool {
-    matches!(error.refusal(), Some(Refusal::TokenBudget { .. } | Refusal::CostBudget { .. }))
 }
 
 /// The id of the run that a turn is at another board: the same for all attempts.

@@ -144,7 +144,7 @@ impl Callboard {
     /// Whether a run is that of another board, which may be gone.
     pub(super) async fn is_elsewhere(&self, run: RunId) -> Result<bool, StorageError> {
         let owner = self.board.journal.owner_of(run).await?;
-        Ok(owner.is_some_and(|(owner, _)| owner != *self.board.ownership.board()))
+        Ok(owner.is_some_and(|owner| owner != *self.board.ownership.board()))
     }
 
     /// Asks the board that works on a run; `None` if no other board does.
@@ -152,7 +152,7 @@ impl Callboard {
         let board = &self.board;
         let began_at = board.env.now().monotonic;
         while !board.boards.others().is_empty() {
-            let Some((owner, _)) = board.journal.owner_of(run).await? else { return Ok(None) };
+            let Some(owner) = board.journal.owner_of(run).await? else { return Ok(None) };
             if owner == *board.ownership.board() {
                 return Ok(None);
             }

@@ -19,7 +19,7 @@ use crate::actors::{
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
 use crate::storage::board_store::BoardStore;
-use crate::storage::{Journal, Memory, NewSession, Storage};
+use crate::storage::{FORMAT, Journal, Memory, NewSession, Storage};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
@@ -27,6 +27,7 @@ use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
+use crate::supervision::runs::run_reader::RunReader;
 use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
@@ -67,6 +68,7 @@ impl Builder {
             build: env!("CARGO_PKG_VERSION").into(),
             began_at: env.now().wall,
             address: settings.address.clone(),
+            reads: FORMAT,
             ..BoardInfo::default()
         };
         let new = NewSession {
@@ -110,6 +112,7 @@ impl Builder {
         let store_failure = Arc::new(OnceLock::new());
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let is_shared = storage.is_shared();
+        let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
         let about: Arc<dyn Fn() -> BoardInfo + Send + Sync> = {
             let (router, permits, without) =
                 (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
@@ -163,6 +166,7 @@ impl Builder {
                 memory_turns: settings.retention.memory_turns,
                 durability,
                 ownership: ownership.clone(),
+                reader: reader.clone(),
                 is_shared,
                 conversations: conversations.clone(),
                 queue,

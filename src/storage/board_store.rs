@@ -115,8 +115,8 @@ impl Storage for BoardStore {
         self.call(|store| store.read(stream, from, limit))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.call(|store| store.streams(prefix))
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.call(|store| store.streams(prefix, after, limit))
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
@@ -139,6 +139,18 @@ impl Storage for BoardStore {
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
         self.call(|store| store.scan(prefix, after, limit))
+    }
+
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        self.call(|store| store.get_many(keys))
+    }
+
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        self.call(|store| store.read_many(streams, limit))
     }
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {

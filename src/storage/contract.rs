@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 
 use super::{Key, KeyPrefix, ShutdownPolicy, StorageError, codec};
 use crate::messages::{Durability, Timestamp};
@@ -86,10 +87,10 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Errors: `Corrupt`.
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>>;
 
-    /// The names of the streams under a prefix that have records, in key order.
+    /// The names of the streams under a prefix that have records, in key order, after `after` if given, at most `limit`.
     ///
     /// Errors: `Corrupt`.
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>>;
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>>;
 
     /// Removes the records of a stream up to and including a sequence; the others keep theirs, and later appends continue
     /// to count. A stream that is left without a record is forgotten. It takes no session: anyone may
@@ -118,6 +119,24 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     ///
     /// Errors: `Corrupt`.
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>>;
+
+    /// The values under several keys, in the order of the keys, each as [`Storage::get`] returns it. A store that can read them in one
+    /// call does; by default it is a call of `get` for each.
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        let gets: Vec<_> = keys.iter().map(|key| self.get(key)).collect();
+        join_all(gets).map(Ok).boxed()
+    }
+
+    /// The records of several streams, in the order of the streams, each from a sequence on and at most `limit`, as [`Storage::read`]
+    /// returns them. A store that can read them in one call does; by default it is a call of `read` for each.
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        let reads: Vec<_> = streams.iter().map(|(stream, from)| self.read(stream, *from, limit)).collect();
+        join_all(reads).map(Ok).boxed()
+    }
 
     /// Changes to values under a prefix from now on, in the order of their revisions. The receiver holds 256; one that
     /// falls behind gets [`Change::Missed`] with the number of changes lost in place of them. It ends when the store stops or

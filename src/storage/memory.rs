@@ -193,11 +193,10 @@ impl State {
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize, now: Timestamp) -> Vec<(Key, Entry)> {
         let prefix_key = Key::unchecked(prefix.as_bytes());
-        let start = match after {
-            Some(after) if *after >= prefix_key => Bound::Excluded(after),
-            Some(_) | None => Bound::Included(&prefix_key),
-        };
-        let values = self.values.range((start, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
+        let values = self
+            .values
+            .range((start_of(&prefix_key, after), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix));
         let live = values.filter(|(_, entry)| !entry.has_expired(now)).take(limit);
         live.map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
@@ -209,6 +208,14 @@ impl State {
                 self.values.remove(&key);
             }
         }
+    }
+}
+
+/// Where a page begins of what is under a prefix, after a key.
+fn start_of<'a>(prefix: &'a Key, after: Option<&'a Key>) -> Bound<&'a Key> {
+    match after {
+        Some(after) if after >= prefix => Bound::Excluded(after),
+        Some(_) | None => Bound::Included(prefix),
     }
 }
 
@@ -239,10 +246,11 @@ impl Storage for Memory {
         ready(Ok(self.state.lock().read(stream, from, limit)))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
         let state = self.state.lock();
-        let names = state.names.range(Key::unchecked(prefix.as_bytes())..);
-        ready(Ok(names.take_while(|name| name.starts_with(prefix)).cloned().collect()))
+        let first = Key::unchecked(prefix.as_bytes());
+        let names = state.names.range((start_of(&first, after), Bound::Unbounded));
+        ready(Ok(names.take_while(|name| name.starts_with(prefix)).take(limit).cloned().collect()))
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

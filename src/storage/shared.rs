@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Append, Delete, Durability, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
-    SessionInfo, ShutdownPolicy, Storage, StorageFuture, Watch,
+    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 
 /// Passes every call on to the shared store. Only [`Storage::shutdown_policy`] differs: `Close` becomes `CloseShared`,
@@ -22,8 +22,8 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).read(stream, from, limit)
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        (**self).streams(prefix)
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        (**self).streams(prefix, after, limit)
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
@@ -44,6 +44,18 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
         (**self).scan(prefix, after, limit)
+    }
+
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        (**self).get_many(keys)
+    }
+
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        (**self).read_many(streams, limit)
     }
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {

@@ -95,8 +95,8 @@ impl Storage for Shaky {
         self.later(self.store.read(stream, from, limit))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.store.streams(prefix)
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.store.streams(prefix, after, limit)
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

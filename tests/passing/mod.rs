@@ -9,7 +9,9 @@ macro_rules! pass_on {
     (@ $field:ident read) => {
         $crate::passing::pass_on!(@ $field read(stream: &Key, from: Sequence, limit: usize) -> Vec<Record>);
     };
-    (@ $field:ident streams) => { $crate::passing::pass_on!(@ $field streams(prefix: &KeyPrefix) -> Vec<Key>); };
+    (@ $field:ident streams) => {
+        $crate::passing::pass_on!(@ $field streams(prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> Vec<Key>);
+    };
     (@ $field:ident purge) => { $crate::passing::pass_on!(@ $field purge(stream: &Key, up_to: Sequence) -> ()); };
     (@ $field:ident get) => { $crate::passing::pass_on!(@ $field get(key: &Key) -> Option<Entry>); };
     (@ $field:ident put_if_revision) => { $crate::passing::pass_on!(@ $field put_if_revision(put: Put) -> Revision); };

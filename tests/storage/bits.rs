@@ -97,7 +97,7 @@ impl Kept {
             let read = store.get(key).await;
             judge(key, read.map(|read| read.is_some_and(|read| read.value[..] == value[..])))?;
         }
-        let listed = store.streams(&Key::new([]).children()).await;
+        let listed = store.streams(&Key::new([]).children(), None, usize::MAX).await;
         judge(&Key::new([]), listed.map(|listed| listed.iter().eq(self.streams.keys())))?;
         Ok(damaged)
     }

@@ -37,6 +37,11 @@ impl Storage for Ordered {
         self.inside.append(append)
     }
 
+    fn delete_if_revision(&self, delete: Delete) -> StorageFuture<()> {
+        self.writes.lock().push(format!("no {}", delete.key.segments()[0]));
+        self.inside.delete_if_revision(delete)
+    }
+
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
         self.writes.lock().push(put.key.segments()[0].clone());
         self.inside.put_if_revision(put)
@@ -48,9 +53,9 @@ impl Storage for Ordered {
         self.inside.read(stream, from, limit)
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
         self.calls.fetch_add(1, Relaxed);
-        self.inside.streams(prefix)
+        self.inside.streams(prefix, after, limit)
     }
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
@@ -63,7 +68,7 @@ impl Storage for Ordered {
         self.inside.scan(prefix, after, limit)
     }
 
-    pass_on!(inside: purge, delete_if_revision, watch, sessions);
+    pass_on!(inside: purge, watch, sessions);
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,6 +84,43 @@ async fn the_note_is_written_with_the_first_record() {
     board.submit(Task::new("greet")).await.unwrap().result().await.unwrap();
     board.shutdown().await;
     assert_eq!(store.writes.lock()[..4], ["inboxes", "listed", "run with open", "run"], "two are of the board's start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_durable_chain_of_three_is_four_records_and_no_other_write() {
+    let store = Arc::new(Ordered::default());
+    let hand_to = |next: &'static str| move |_: Turn| async move { Ok(Command::new().goto(next)) };
+    let board = Callboard::builder().storage(store.clone()).durability(Durability::Sync);
+    let board = board.agent("first", hand_to("second")).agent("second", hand_to("third"));
+    let board = board.agent("third", |_: Turn| async { Ok(Command::output("done")) }).start().await.unwrap();
+    store.writes.lock().clear();
+    let run = board.submit(Task::new("x").to("first")).await.unwrap();
+    run.result().await.unwrap();
+    assert_eq!(board.ended_runs(None, 2).await.unwrap().len(), 1, "it is listed with its last record");
+    assert!(board.unfinished_runs().await.unwrap().is_empty());
+    board.shutdown().await;
+    let with_the_last = ["run with listed", "run with ended", "run without open", "run"];
+    assert_eq!(*store.writes.lock(), [&["run with open", "run", "run", "run"][..], &with_the_last].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn inboxes_and_failures_are_noted_with_the_record_that_they_are_of() {
+    let store = Arc::new(Ordered::default());
+    let board = start(&store).await;
+    store.writes.lock().clear();
+    delegate(&board, "rare", 1).await;
+    let last = ["run with listed", "run with ended", "run with inboxes", "run with inboxes", "run without open", "run"];
+    assert!(store.writes.lock().ends_with(&last.map(str::to_owned)), "{:?}", store.writes.lock());
+    board.shutdown().await;
+
+    let board = Callboard::builder().storage(store.clone()).durability(Durability::Sync);
+    let fails = |_: Turn| async { Err::<Command, _>(TurnError::terminal("no")) };
+    let board = board.agent("fails", fails).start().await.unwrap();
+    store.writes.lock().clear();
+    board.submit(Task::new("x")).await.unwrap().result().await.unwrap();
+    let last = ["run with failures", "run with listed", "run with ended", "run without open", "run"];
+    assert!(store.writes.lock().ends_with(&last.map(str::to_owned)), "{:?}", store.writes.lock());
+    board.shutdown().await;
 }
 
 /// Starts a board with two agents that delegate to a third, and one that does nothing.

@@ -206,7 +206,7 @@ impl<S: Storage> Subject for Store<S> {
     fn listed(&self) -> (Vec<Key>, Vec<Key>) {
         let all = Key::new([]).children();
         let scanned = wait(self.store.scan(&all, None, usize::MAX)).unwrap();
-        (wait(self.store.streams(&all)).unwrap(), scanned.into_iter().map(|(key, _)| key).collect())
+        (wait(self.store.streams(&all, None, usize::MAX)).unwrap(), scanned.into_iter().map(|(key, _)| key).collect())
     }
 }
 

@@ -38,7 +38,7 @@ type Everything = (Vec<(Key, Vec<Record>)>, Vec<(Key, Arc<[u8]>, Option<u64>)>);
 async fn everything(store: &dyn Storage) -> Everything {
     let all = Key::new([]).children();
     let mut streams = Vec::new();
-    for stream in store.streams(&all).await.unwrap() {
+    for stream in store.streams(&all, None, usize::MAX).await.unwrap() {
         let records = store.read(&stream, 0, usize::MAX).await.unwrap();
         streams.push((stream, records));
     }
@@ -183,7 +183,7 @@ async fn a_changed_sequence_is_refused_with_its_line_and_nothing_is_filled_for_i
     let why =
         "line 3 of the export is wrong: record 2 of [\"own\"] follows record 9999999; use another copy of the export";
     assert_eq!(error, why);
-    assert_eq!(target.streams(&Key::new([]).children()).await, Ok(Vec::new()));
+    assert_eq!(target.streams(&Key::new([]).children(), None, 1).await, Ok(Vec::new()));
 }
 
 #[tokio::test(start_paused = true)]

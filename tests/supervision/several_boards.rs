@@ -10,8 +10,8 @@ use callboard::messages::{Durability, Question, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{BuildError, Builder, RunHandle};
 use callboard::storage::{
-    Append, Entry, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, SessionId, StorageError, StorageFuture,
-    Watch,
+    Append, Entry, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, SessionId, StorageError,
+    StorageFuture, Watch,
 };
 use futures::FutureExt;
 use serde_json::json;
@@ -50,9 +50,13 @@ async fn question_at(board: &Callboard, run: RunId) -> Question {
 
 /// A board whose storage actor hangs for a minute, as that of a process that is stopped: it renews nothing and looks for nothing.
 fn hanging(world: &World) -> Builder {
+    world.board().env(hangs(&world.env))
+}
+
+fn hangs(env: &Env) -> Env {
     let hangs = FaultPlan::default();
     hangs.arm("storage.handle", Fault::Wait(Duration::from_secs(60)), 1);
-    world.board().env(world.env.clone().with_faults(Arc::new(hangs)))
+    env.clone().with_faults(Arc::new(hangs))
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,16 +191,188 @@ async fn a_name_is_free_again_once_its_board_is_gone() {
     again.shutdown().await;
 }
 
-/// A store that several processes share, whose sessions cannot be renewed while it is mute.
+/// What boards are called that are gone, or shut down, one after the other.
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Starts a board of a process that is stopped for a minute, once the one before is gone.
+async fn next_that_hangs(
+    (store, env): (&Arc<Shared>, &Env),
+    name: &str,
+    agents: impl FnOnce(Builder) -> Builder,
+) -> Callboard {
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    agents(store.board(&hangs(env)).name(name)).start().await.unwrap()
+}
+
+/// An agent whose turns are under way for ever, and the number of times that they have begun.
+fn stuck(begun: &Arc<AtomicU32>) -> impl Fn(Builder) -> Builder + use<> {
+    let begun = Arc::clone(begun);
+    move |board| {
+        let begun = Arc::clone(&begun);
+        board.agent("stuck", move |_: Turn| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<Command, TurnError>>()
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_with_which_three_boards_have_ended_is_not_executed_by_a_fourth_until_a_person_restarts_it() {
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let first = next_that_hangs((&store, &env), NAMES[0], stuck(&begun)).await;
+    let run = submit(&first, "stuck").await.id();
+    let mut gone = vec![first];
+    for name in &NAMES[1..3] {
+        gone.push(next_that_hangs((&store, &env), name, stuck(&begun)).await);
+    }
+    comes_true(async || begun.load(Ordering::Relaxed) == 3).await;
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    let last = stuck(&begun)(store.board(&env).name(NAMES[3])).start().await.unwrap();
+    last.recovered().await;
+    let (turn, why) = people::attention(&last.run(run)).await.remove(0);
+    assert_eq!(turn.number, 1);
+    assert!(why.starts_with("poison run: the boards a, b, c ended while they worked on it"), "{why}");
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(begun.load(Ordering::Relaxed), 3, "it is not executed again");
+    assert_eq!(people::restart_turns(&last, &last.run(run)).await, 1);
+    comes_true(async || begun.load(Ordering::Relaxed) == 4).await;
+    last.shutdown().await;
+    for board in gone {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_runs_are_taken_over_with_few_calls() {
+    const RUNS: usize = 700;
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let first = next_that_hangs((&store, &env), "first", stuck(&begun)).await;
+    for _ in 0..RUNS {
+        submit(&first, "stuck").await;
+    }
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    store.reads.store(0, Ordering::Relaxed);
+    store.reads_of_many.store(0, Ordering::Relaxed);
+    let second = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    second.recovered().await;
+    assert_eq!(second.runs_at_work().len(), RUNS);
+    let reads = store.reads.load(Ordering::Relaxed);
+    assert!(reads < 20, "{reads} journals of {RUNS} are read by calls of their own");
+    let calls = store.reads_of_many.load(Ordering::Relaxed);
+    assert!(calls <= 30, "{calls} calls for notes, snapshots and journals of {RUNS} runs");
+    for board in [second, first] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_cannot_be_read_together_are_read_one_by_one() {
+    const RUNS: usize = 20;
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let first = next_that_hangs((&store, &env), "first", stuck(&begun)).await;
+    for _ in 0..RUNS {
+        submit(&first, "stuck").await;
+    }
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    store.panics_at_many.store(true, Ordering::Relaxed);
+    let second = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    second.recovered().await;
+    assert_eq!(second.runs_at_work().len(), RUNS);
+    for board in [second, first] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn boards_that_are_shut_down_are_no_losses_of_their_runs() {
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let mut board = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    let run = submit(&board, "stuck").await.id();
+    for number in 1..6 {
+        comes_true(async || begun.load(Ordering::Relaxed) == number).await;
+        let next = stuck(&begun)(store.board(&env)).start().await.unwrap();
+        board.shutdown().await;
+        board = next;
+    }
+    comes_true(async || begun.load(Ordering::Relaxed) == 6).await;
+    assert_eq!(people::attention(&board.run(run)).await, []);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_gets_further_or_waits_for_people_outlives_any_number_of_boards() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    // One step further on each board.
+    let steps = Arc::new(AtomicU32::new(0));
+    let agents = |board: Builder| {
+        let steps = Arc::clone(&steps);
+        asker(board).agent("walker", move |turn: Turn| {
+            let steps = Arc::clone(&steps);
+            async move {
+                let before = steps.load(Ordering::Relaxed);
+                while steps.load(Ordering::Relaxed) == before {
+                    turn.step("one", async { Ok::<_, TurnError>(steps.fetch_add(1, Ordering::Relaxed)) }).await?;
+                }
+                std::future::pending().await
+            }
+        })
+    };
+    let first = next_that_hangs((&store, &env), "first", agents).await;
+    let (walks, waits) = (submit(&first, "walker").await.id(), submit(&first, "asker").await.id());
+    question(&first.run(waits)).await;
+    let mut gone = vec![first];
+    for name in NAMES {
+        comes_true(async || steps.load(Ordering::Relaxed) as usize == gone.len()).await;
+        gone.push(next_that_hangs((&store, &env), name, agents).await);
+    }
+    comes_true(async || steps.load(Ordering::Relaxed) == 5).await;
+    let last = gone.last().unwrap();
+    assert_eq!(people::attention(&last.run(walks)).await, []);
+    question(&last.run(waits)).await;
+    for board in gone {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_the_board_of_a_run_ends_no_board() {
+    let world = World::new();
+    let first = asker(hanging(&world)).start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    let name = question(&run).await;
+    let journal = Journal::new(Arc::clone(&world.storage) as _);
+    assert!(journal.board_of(run.id()).await.unwrap().is_some());
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    assert_eq!(journal.board_of(run.id()).await, Ok(None), "its lease has run out");
+    first.people().answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("ann"), "it lives, and nobody has taken it for gone");
+    first.shutdown().await;
+}
+
+/// A store that several processes share, whose sessions cannot be renewed while it is mute. Counts the looks at all notes of open
+/// runs, the reads of journals, and the calls that read several things at once.
 #[derive(Debug)]
 struct Shared {
     inside: Memory,
     is_mute: AtomicBool,
+    note_scans: AtomicU32,
+    reads: AtomicU32,
+    reads_of_many: AtomicU32,
+    /// Whether a call that reads several journals at once panics.
+    panics_at_many: AtomicBool,
 }
 
 impl Shared {
     fn new(env: &Env) -> Arc<Self> {
-        Arc::new(Self { inside: Memory::new(env.clock()), is_mute: AtomicBool::new(false) })
+        let [note_scans, reads, reads_of_many] = [0; 3].map(AtomicU32::new);
+        let [is_mute, panics_at_many] = [false; 2].map(AtomicBool::new);
+        let inside = Memory::new(env.clock());
+        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many, panics_at_many })
     }
 
     fn board(self: &Arc<Self>, env: &Env) -> Builder {
@@ -207,12 +383,39 @@ impl Shared {
 
 impl Storage for Shared {
     pass_on!(
-        inside: append, read, streams, purge, get, put_if_revision, delete_if_revision, scan, watch,
+        inside: append, streams, purge, get, put_if_revision, delete_if_revision, watch,
         begin_session, end_session, list_sessions, forget_session
     );
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inside.read(stream, from, limit)
+    }
+
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        self.reads_of_many.fetch_add(1, Ordering::Relaxed);
+        self.inside.get_many(keys)
+    }
+
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        self.reads_of_many.fetch_add(1, Ordering::Relaxed);
+        assert!(streams.len() < 2 || !self.panics_at_many.load(Ordering::Relaxed), "a journal makes the store panic");
+        self.inside.read_many(streams, limit)
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        if *prefix == Key::new(["open"]).children() {
+            self.note_scans.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inside.scan(prefix, after, limit)
     }
 
     fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
@@ -291,7 +494,10 @@ async fn a_run_waits_for_a_board_that_has_its_agent() {
     question(&run).await;
     let without = store.board(&env).agent("other", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
     first.shutdown().await;
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    store.note_scans.store(0, Ordering::Relaxed);
     tokio::time::sleep(HOUR).await;
+    assert_eq!(store.note_scans.load(Ordering::Relaxed), 0, "a run that waits costs no look at all open runs");
     assert!(people::questions(&without.run(run.id())).await.is_empty());
     assert!(without.runs_at_work().is_empty(), "it is left to others");
     let unfinished = without.unfinished_runs().await.unwrap();
@@ -308,5 +514,39 @@ async fn a_run_waits_for_a_board_that_has_its_agent() {
     let name = question(&without.run(run.id())).await;
     without.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(without.run(run.id()).result().await.unwrap().output, json!("ann"));
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(without.boards().await.unwrap().len(), 1, "the session of the first board is forgotten");
     without.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_records_are_of_a_newer_format_is_left_to_others() {
+    let world = World::new();
+    let first = asker(world.board()).start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    question(&run).await;
+    let second = asker(world.board()).start().await.unwrap();
+    let all = second.boards().await.unwrap();
+    assert_eq!(all.iter().map(|board| board.info.reads).collect::<Vec<_>>(), [1, 1]);
+    // As a board of a later build would write it.
+    let key = Key::new(["open", &*run.id().0.as_simple().to_string()]);
+    let note = world.storage.get(&key).await.unwrap().unwrap();
+    let newer = [&*note.value, b"\n{\"format\":2,\"more\":\"x\"}"].concat();
+    world.storage.put_if_revision(Put::new(key.clone(), newer.into())).await.unwrap();
+    first.shutdown().await;
+    tokio::time::sleep(HOUR).await;
+    assert!(people::questions(&second.run(run.id())).await.is_empty() && second.quarantined().is_empty());
+    let unfinished = second.unfinished_runs().await.unwrap();
+    assert_eq!(unfinished.iter().map(RunHandle::id).collect::<Vec<_>>(), [run.id()], "it can be seen");
+    let third = asker(world.board()).start().await.unwrap();
+    third.recovered().await;
+    assert!(people::questions(&third.run(run.id())).await.is_empty() && third.quarantined().is_empty());
+    // Of the first format, as notes were that named none.
+    world.storage.put_if_revision(Put::new(key, note.value)).await.unwrap();
+    third.shutdown().await;
+    let third = asker(world.board()).start().await.unwrap();
+    question(&third.run(run.id())).await;
+    for board in [second, third] {
+        board.shutdown().await;
+    }
 }

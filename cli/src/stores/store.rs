@@ -156,18 +156,24 @@ impl Store {
 
     /// The board of another process that works on a run, if one does.
     pub(crate) async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, Failure> {
-        if self.is_copy() {
-            let folder = shown_path(&self.place);
-            let text =
-                format!("the store {folder} can only be read here, so it is not known which process works on its runs");
-            return Err(Failure::new(Exit::Denied, text));
-        }
+        self.check_has_boards()?;
         self.journal.board_of(run).await.map_err(Failure::of)
     }
 
-    /// Refuses a run that another process works on.
+    fn check_has_boards(&self) -> Result<(), Failure> {
+        if !self.is_copy() {
+            return Ok(());
+        }
+        let folder = shown_path(&self.place);
+        let text =
+            format!("the store {folder} can only be read here, so it is not known which process works on its runs");
+        Err(Failure::new(Exit::Denied, text))
+    }
+
+    /// Refuses a run that another process works on; nothing that one has written before can come any more.
     pub(crate) async fn check_is_free(&self, run: RunId) -> Result<(), Failure> {
-        match self.board_of(run).await? {
+        self.check_has_boards()?;
+        match self.journal.board_or_free(run).await.map_err(Failure::of)? {
             None => Ok(()),
             Some(_) => Err(Failure::new(
                 Exit::Unavailable,

@@ -30,8 +30,9 @@ impl Statements {
                 "SELECT sequence, body FROM callboard.journal WHERE stream = $1 AND sequence >= $2 ORDER BY sequence LIMIT $3",
             ),
             streams: make(
-                "SELECT stream FROM callboard.streams WHERE stream >= $1 AND ($2::bytea IS NULL OR stream < $2) AND last > purged \
-                 ORDER BY stream",
+                "SELECT stream FROM callboard.streams WHERE stream >= $1 AND ($2::bytea IS NULL OR stream < $2) \
+                     AND ($3::bytea IS NULL OR stream > $3) AND last > purged \
+                 ORDER BY stream LIMIT $4",
             ),
             get: make(
                 "SELECT key, revision, expires, value FROM callboard.entries \

@@ -146,11 +146,17 @@ impl Storage for Postgres {
         })
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
         let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
+        let (after, limit) = (after.map(|stream| stream.as_bytes().to_vec()), to_server(limit as u64));
         self.ask(move |readers| {
             Box::pin(async move {
-                let parameters = [(&begin as _, Type::BYTEA), (&end as _, Type::BYTEA)];
+                let parameters = [
+                    (&begin as _, Type::BYTEA),
+                    (&end as _, Type::BYTEA),
+                    (&after as _, Type::BYTEA),
+                    (&limit as _, Type::INT8),
+                ];
                 let rows = readers.rows(&Key::new([]), |statements| &statements.streams, &parameters).await?;
                 rows.iter().map(reading::name).collect()
             })

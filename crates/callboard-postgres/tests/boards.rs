@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use callboard::messages::{Outcome, RunId};
+use callboard::messages::{Outcome, Pending, RunId};
 use callboard::prelude::{AgentSpec, Callboard, Command as Then, Task, Turn, TurnError};
 use callboard::runtime::Builder;
 use callboard_postgres::{Postgres, PostgresConfig};
@@ -40,7 +40,15 @@ struct Board {
 }
 
 impl Board {
+    /// Starts one that works.
     fn start(test: &str, name: &str, schema: &str, diary: &Path) -> Self {
+        let mut board = Self::spawn(test, name, schema, diary);
+        board.await_line("ready");
+        board
+    }
+
+    /// Starts one that may end before it is ready.
+    fn spawn(test: &str, name: &str, schema: &str, diary: &Path) -> Self {
         let folder = &Server::of_this_process().folder;
         let told = format!("{name}\n{}\n{schema}\n{}", folder.display(), diary.display());
         let child = Command::new(std::env::current_exe().unwrap())
@@ -51,9 +59,7 @@ impl Board {
             .spawn();
         let mut child = child.unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut board = Self { child, stdin, stdout };
-        board.await_line("ready");
-        board
+        Self { child, stdin, stdout }
     }
 
     /// Reads lines until one begins so, and returns the rest of it.
@@ -124,9 +130,20 @@ fn is_board() -> bool {
                 Ok(Then::output("done"))
             }
         };
+        let (diary, writer) = (PathBuf::from(told[3].clone()), name.clone());
+        let poison = move |turn: Turn| {
+            let line = format!("{} 0 {writer}\n", turn.id().run);
+            let mut file = OpenOptions::new().append(true).create(true).open(&diary).unwrap();
+            file.write_all(line.as_bytes()).unwrap();
+            std::process::abort();
+            #[expect(unreachable_code, reason = "the type of an agent")]
+            async {
+                Ok(Then::new())
+            }
+        };
         let builder = board(support::config_at(Path::new(folder), schema), name).await;
         let spec = AgentSpec::new("worker", worker).concurrency(100);
-        let board = builder.pool(100).with(spec).start().await.unwrap();
+        let board = builder.pool(100).with(spec).agent("poison", poison).start().await.unwrap();
         println!("ready");
         let (lines, mut read) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
@@ -134,7 +151,12 @@ fn is_board() -> bool {
         });
         loop {
             tokio::select! {
-                line = read.recv() => match line {
+                line = read.recv() => match line.as_deref() {
+                    Some("poison") => drop(board.submit(Task::new("x").to("poison")).await.unwrap()),
+                    Some("attention") => match board.people().next().await {
+                        Some(Pending::Attention { turn, why, .. }) => println!("attention {} {why}", turn.run),
+                        other => panic!("{other:?}"),
+                    },
                     Some(line) => {
                         let tasks: usize = line.strip_prefix("submit ").unwrap().parse().unwrap();
                         for _ in 0..tasks {
@@ -218,6 +240,32 @@ fn runs_go_on_elsewhere_when_their_board_is_killed() {
     let by_heir =
         steps(&diary).into_iter().filter(|((run, _), by)| runs[..50].contains(run) && by.contains(&"b".to_owned()));
     assert!(by_heir.count() > 0, "the second board has continued runs of the first");
+}
+
+#[test]
+fn a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth() {
+    if is_board() {
+        return;
+    }
+    const TEST: &str = "a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth";
+    let (_, schema, folder) = fresh();
+    let diary = folder.path().join("diary");
+    let begun = || steps(&diary).into_values().flatten().collect::<Vec<_>>();
+    let mut dead = Vec::new();
+    for name in ["a", "b", "c"] {
+        let mut board = Board::spawn(TEST, name, &schema, &diary);
+        if dead.is_empty() {
+            writeln!(board.stdin, "poison").unwrap();
+        }
+        board.child.wait().unwrap();
+        dead.push(board);
+    }
+    assert_eq!(begun(), ["a", "b", "c"]);
+    let mut last = Board::start(TEST, "d", &schema, &diary);
+    writeln!(last.stdin, "attention").unwrap();
+    let why = last.await_line("attention");
+    assert!(why.contains("poison run: the boards a, b, c ended while they worked on it"), "{why}");
+    assert_eq!(begun().len(), 3, "the fourth has not begun it");
 }
 
 #[test]

@@ -127,8 +127,9 @@ impl Holder {
                 let read = sled.read(&stream, from, limit);
                 read.map(|read| read.map(|records| Answer::Records { records })).boxed()
             }
-            Request::Streams { prefix } => {
-                sled.streams(&prefix).map(|read| read.map(|keys| Answer::Keys { keys })).boxed()
+            Request::Streams { prefix, after, limit } => {
+                let read = sled.streams(&prefix, after.as_ref(), limit);
+                read.map(|read| read.map(|keys| Answer::Keys { keys })).boxed()
             }
             Request::Purge { stream, up_to } => done(sled.purge(&stream, up_to)),
             Request::Get { key } => sled.get(&key).map(|read| read.map(|entry| Answer::Entry { entry })).boxed(),

@@ -22,6 +22,8 @@ pub(crate) enum Request {
     },
     Streams {
         prefix: KeyPrefix,
+        after: Option<Key>,
+        limit: usize,
     },
     Purge {
         stream: Key,
@@ -106,7 +108,7 @@ enums! {
     Request {
         0 Append { append },
         1 Read { stream, from, limit },
-        2 Streams { prefix },
+        2 Streams { prefix, after, limit },
         3 Purge { stream, up_to },
         4 Get { key },
         5 Put { put },

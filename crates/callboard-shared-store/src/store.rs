@@ -360,9 +360,9 @@ impl Storage for SharedStore {
         self.core.call(|holder| holder.sled.read(stream, from, limit), request, Answer::records)
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        let request = || Request::Streams { prefix: prefix.clone() };
-        self.core.call(|holder| holder.sled.streams(prefix), request, Answer::keys)
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        let request = || Request::Streams { prefix: prefix.clone(), after: after.cloned(), limit };
+        self.core.call(|holder| holder.sled.streams(prefix, after, limit), request, Answer::keys)
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

@@ -81,6 +81,11 @@ impl Dispatch for Router {
         }
     }
 
+    fn last_inboxes(&self, run: &Run, events: &[RunEvent], inboxes: &mut Inboxes) {
+        let of_events = events.iter().flat_map(|event| derive::of_event(run, 0, event));
+        of_events.chain(derive::of_end(run)).for_each(|placed| inboxes.add(placed.message.owner()));
+    }
+
     fn answered(&self, run: &Run, answered: &Answered, inboxes: &mut Inboxes) {
         self.put_in_outbox(derive::of_answer(run, answered, |name| self.named(name)), inboxes);
     }

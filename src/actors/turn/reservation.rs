@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::actors::day_limiter::DayHold;
 use crate::messages::{Cost, TraceParent, Usage};
+use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::requests::{Settled, TurnReply, TurnRequest};
 
 use super::error::unexpected;
@@ -39,12 +40,26 @@ impl Turn {
         self.reserve_for(tokens, cost, true).await
     }
 
+    /// Reserves a share of what is left for a run that the turn begins, or takes that of an earlier attempt over.
+    pub(crate) async fn reserve_share(&self) -> Result<(Reservation, Share), TurnError> {
+        let of_agent = self.shared.per_run;
+        let request =
+            TurnRequest::Reserve { tokens: 0, cost: None, charged: None, of_agent, continues: true, is_share: true };
+        match self.request(u32::MAX, request).await? {
+            TurnReply::Shared { number, is_new, share } => {
+                Ok((Reservation { turn: self.clone(), number, is_new, is_of_run: true, held: None }, share))
+            }
+            TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
     async fn reserve_for(&self, tokens: u64, cost: Option<Cost>, is_of_run: bool) -> Result<Reservation, TurnError> {
         // A run that the turn begins has its own calls charged.
         let held = if is_of_run { None } else { self.hold_of_day(tokens, cost).await? };
         let charged = held.as_ref().map(DayHold::charged);
-        let request =
-            TurnRequest::Reserve { tokens, cost, charged, of_agent: self.shared.per_run, continues: is_of_run };
+        let of_agent = self.shared.per_run;
+        let request = TurnRequest::Reserve { tokens, cost, charged, of_agent, continues: is_of_run, is_share: false };
         let (number, is_new) = match self.request(u32::MAX, request).await? {
             TurnReply::Reserved(Ok(number)) => (number, true),
             TurnReply::TakenOver(number) => (number, false),

@@ -3,7 +3,7 @@
 
 use crate::messages::{OpenFailure, Timestamp, TurnId};
 use crate::storage::codec::{self, Stored};
-use crate::storage::{Key, StorageError, StorageFuture};
+use crate::storage::{Key, Rider, StorageError, StorageFuture};
 
 use super::listed::counted_down;
 use super::{Journal, PAGE};
@@ -19,6 +19,11 @@ impl Stored for OpenFailure {
 }
 
 impl Journal {
+    /// The note of [`Journal::note_failure`], to be written with the record that has the failure.
+    pub(crate) fn failure_note(failure: &OpenFailure) -> Rider {
+        Rider::Put { key: key_of(failure.at, failure.turn), value: codec::encode_shared(failure) }
+    }
+
     /// Lists a failure.
     pub(crate) fn note_failure(&self, failure: &OpenFailure) -> StorageFuture<()> {
         self.note(key_of(failure.at, failure.turn), codec::encode_shared(failure))

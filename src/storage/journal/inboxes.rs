@@ -31,9 +31,7 @@ pub(crate) struct InboxNote {
 impl Journal {
     /// Notes which inboxes have messages of a run that has ended.
     pub(crate) fn note_inboxes(&self, run: RunId, at: Timestamp, inboxes: &[AgentName]) -> StorageFuture<()> {
-        let nothing: Arc<[u8]> = Arc::from([].as_slice());
-        let noted: Vec<_> =
-            inboxes.iter().map(|agent| self.note(key_of(agent.as_str(), at, run), Arc::clone(&nothing))).collect();
+        let noted: Vec<_> = notes(run, at, inboxes).map(|(key, value)| self.note(key, value)).collect();
         async move { try_join_all(noted).await.map(|_| ()) }.boxed()
     }
 
@@ -92,6 +90,15 @@ impl Journal {
     pub(super) fn note_complete(&self, index: &str) -> StorageFuture<()> {
         self.note(Key::new([index]), Arc::from([].as_slice()))
     }
+}
+
+/// The notes that inboxes have messages of a run.
+pub(super) fn notes(
+    run: RunId,
+    at: Timestamp,
+    inboxes: &[AgentName],
+) -> impl Iterator<Item = (Key, Arc<[u8]>)> + use<'_> {
+    inboxes.iter().map(move |agent| (key_of(agent.as_str(), at, run), Arc::from([].as_slice())))
 }
 
 /// Names as the value of a note. No name has a line break.

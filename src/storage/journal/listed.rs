@@ -28,13 +28,19 @@ impl Listing {
         let Self { submitted_at, agent, outcome } = self;
         EndedRun { run, submitted_at: *submitted_at, agent: agent.clone(), outcome: Arc::from(*outcome) }
     }
+
+    /// The note of the run.
+    pub(super) fn note(&self, run: RunId) -> (Key, Arc<[u8]>) {
+        let Self { submitted_at, agent, outcome } = self;
+        (key_of(*submitted_at, run), Arc::from(format!("{outcome}\n{agent}").into_bytes()))
+    }
 }
 
 impl Journal {
     /// Lists a run that has ended.
-    pub(crate) fn list(&self, run: RunId, Listing { submitted_at, agent, outcome }: &Listing) -> StorageFuture<()> {
-        let value = format!("{outcome}\n{agent}").into_bytes();
-        self.note(key_of(*submitted_at, run), Arc::from(value))
+    pub(crate) fn list(&self, run: RunId, listing: &Listing) -> StorageFuture<()> {
+        let (key, value) = listing.note(run);
+        self.note(key, value)
     }
 
     /// Takes a run from the list.

@@ -5,24 +5,24 @@ mod inboxes;
 mod letters;
 mod listed;
 mod mail;
+mod open;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::messages::{AgentName, Beside, BoardEntry, BoardInfo, Durability, RunEvent, RunId, Timestamp};
+use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
+pub(crate) use self::open::{FORMAT, Losses, Noted, OpenNote};
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::{
-    Append, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionInfo, Storage, StorageError,
-    StorageFuture,
+    Append, Delete, Expected, Key, Put, Record, Revision, Rider, Sequence, Storage, StorageError, StorageFuture,
 };
 
 /// The events of one append.
@@ -104,6 +104,9 @@ pub(crate) const CONTEXT: &str = "context";
 /// How many records are read at once.
 const PAGE: usize = 512;
 
+/// How many records of each run are read at once where several are read: more than most have after their last snapshot.
+const PAGE_OF_MANY: usize = 64;
+
 /// Reads and writes the journals of runs. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
@@ -121,6 +124,29 @@ pub(crate) struct History {
     pub(crate) in_first: usize,
     /// The sequence of the last record.
     pub(crate) last: Sequence,
+}
+
+impl History {
+    /// Nothing before a record.
+    fn before(from: Sequence) -> Self {
+        Self { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) }
+    }
+
+    /// Adds the next records.
+    fn add(&mut self, stream: &Key, page: Vec<Record>) -> Result<(), StorageError> {
+        for record in page {
+            let events = Journal::decode(&record.payload).map_err(|error| StorageError::Corrupt {
+                key: stream.clone(),
+                detail: format!("record {}: {error}", record.sequence),
+            })?;
+            if self.first.is_none() {
+                (self.first, self.in_first) = (Some(record.sequence), events.len());
+            }
+            self.events.extend(events);
+            self.last = record.sequence;
+        }
+        Ok(())
+    }
 }
 
 /// What became of runs that ended long ago.
@@ -161,19 +187,8 @@ impl Journal {
         self.append_with((stream, expected), events, durability, Vec::new())
     }
 
-    /// Adds events as one record, and with it the note of [`Journal::mark_open`].
-    pub(crate) fn append_and_note(
-        &self,
-        (run, owner): (RunId, &str),
-        at: (&Key, Sequence),
-        events: &[RunEvent],
-        durability: Durability,
-    ) -> StorageFuture<Sequence> {
-        let note = Rider::Put { key: Self::key_of(OPEN, run), value: Arc::from(owner.as_bytes()) };
-        self.append_with(at, events, durability, vec![note])
-    }
-
-    fn append_with(
+    /// Adds events as one record, and with it notes about the run.
+    pub(crate) fn append_with(
         &self,
         (stream, expected): (&Key, Sequence),
         events: &[RunEvent],
@@ -234,26 +249,43 @@ impl Journal {
     /// # Errors
     /// As [`Journal::read`].
     pub(crate) async fn read_from(&self, run: RunId, from: Sequence) -> Result<History, StorageError> {
-        let stream = Self::stream(run);
-        let mut history = History { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) };
+        self.read_on(&Self::stream(run), History::before(from)).await
+    }
+
+    /// The rest of a history.
+    async fn read_on(&self, stream: &Key, mut history: History) -> Result<History, StorageError> {
         loop {
-            let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
+            let page = self.storage.read(stream, history.last + 1, PAGE).await?;
             let is_last = page.len() < PAGE;
-            for record in page {
-                let events = Self::decode(&record.payload).map_err(|error| StorageError::Corrupt {
-                    key: stream.clone(),
-                    detail: format!("record {}: {error}", record.sequence),
-                })?;
-                if history.first.is_none() {
-                    (history.first, history.in_first) = (Some(record.sequence), events.len());
-                }
-                history.events.extend(events);
-                history.last = record.sequence;
-            }
+            history.add(stream, page)?;
             if is_last {
                 return Ok(history);
             }
         }
+    }
+
+    /// The events of several runs, in their order, each from a record on.
+    ///
+    /// # Errors
+    /// What the store reports of the call; each run has its own errors, as in [`Journal::read_from`].
+    pub(crate) async fn read_many(
+        &self,
+        runs: &[(RunId, Sequence)],
+    ) -> Result<Vec<Result<History, StorageError>>, StorageError> {
+        let streams: Vec<_> = runs.iter().map(|(run, from)| (Self::stream(*run), *from)).collect();
+        let pages = self.storage.read_many(&streams, PAGE_OF_MANY).await?;
+        let mut histories = Vec::with_capacity(pages.len());
+        for ((stream, from), page) in streams.iter().zip(pages) {
+            let history = async {
+                let page = page?;
+                let is_last = page.len() < PAGE_OF_MANY;
+                let mut history = History::before(*from);
+                history.add(stream, page)?;
+                if is_last { Ok(history) } else { self.read_on(stream, history).await }
+            };
+            histories.push(history.await);
+        }
+        Ok(histories)
     }
 
     /// Whether a run has records.
@@ -275,6 +307,19 @@ impl Journal {
         entry.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).boxed()
     }
 
+    /// The snapshots of several runs, in their order.
+    ///
+    /// # Errors
+    /// What the store reports of the call; each run has its own errors.
+    pub(crate) async fn snapshots(
+        &self,
+        runs: &[RunId],
+    ) -> Result<Vec<Result<Option<Arc<[u8]>>, StorageError>>, StorageError> {
+        let keys: Vec<Key> = runs.iter().map(|run| Self::key_of(SNAPSHOT, *run)).collect();
+        let entries = self.storage.get_many(&keys).await?.into_iter();
+        Ok(entries.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).collect())
+    }
+
     /// Forgets the records of a run up to one; a snapshot must cover them.
     pub(crate) fn trim(&self, run: RunId, up_to: Sequence) -> StorageFuture<()> {
         self.storage.purge(&Self::stream(run), up_to)
@@ -287,7 +332,7 @@ impl Journal {
             journal.delete(Self::key_of(SNAPSHOT, run)).await?;
             journal.forget_letters(run).await?;
             journal.forget_context(run).await?;
-            journal.delete(Self::key_of(OPEN, run)).await?;
+            journal.mark_ended(run).await?;
             journal.storage.purge(&Self::stream(run), Sequence::MAX).await
         }
         .boxed()
@@ -307,6 +352,13 @@ impl Journal {
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// What is written with the last record of a run: its place in the list of runs, and what [`Journal::note_ended`] writes.
+    pub(crate) fn end_notes(run: RunId, at: Timestamp, listing: &Listing, inboxes: &[AgentName]) -> Vec<Rider> {
+        let ended = (ended_key(run, at), inboxes::to_bytes(inboxes));
+        let notes = [listing.note(run), ended].into_iter().chain(inboxes::notes(run, at, inboxes));
+        notes.map(|(key, value)| Rider::Put { key, value }).collect()
     }
 
     /// Notes that a run has ended, for [`Journal::forget_ended_before`], and which inboxes have messages of it.
@@ -392,116 +444,6 @@ impl Journal {
         Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
     }
 
-    /// Writes the first record of a run, with the note of [`Journal::mark_open`]: a board that starts on the store takes the run
-    /// over, unless a board of the name `owner` works.
-    ///
-    /// # Errors
-    /// [`StorageError::WrongSequence`] if the run has records already; what the store reports.
-    pub fn begin(
-        &self,
-        run: RunId,
-        owner: &str,
-        events: &[RunEvent],
-        durability: Durability,
-    ) -> StorageFuture<Sequence> {
-        self.append_and_note((run, owner), (&Self::stream(run), 0), events, durability)
-    }
-
-    /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
-    /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
-    pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
-    }
-
-    /// The board in the note of [`Journal::mark_open`], and the note's revision.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) async fn owner_of(&self, run: RunId) -> Result<Option<(Arc<str>, Revision)>, StorageError> {
-        let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
-        Ok(entry.and_then(|entry| Some((std::str::from_utf8(&entry.value).ok()?.into(), entry.revision))))
-    }
-
-    /// The board that works on a run: `None` if the run has ended or was never journaled, or if its board is gone.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
-        let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
-        Ok(self.lease_of(&owner).await?.map(|_| owner))
-    }
-
-    /// The boards on the store that live, and those that are gone and have left runs, by the numbers of their sessions.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
-        let entry = |session: SessionInfo| BoardEntry {
-            name: session.name,
-            session: session.id.0,
-            left: session.left,
-            info: BoardInfo::read(&session.about).unwrap_or_default(),
-        };
-        Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
-    }
-
-    /// How long the lease of the board of this id lasts; `None` once nothing that it writes can come any more: its lease had run out,
-    /// and it was ended.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) async fn lease_of(&self, board: &str) -> Result<Option<Duration>, StorageError> {
-        let is_it = |about: &[u8]| BoardInfo::read(about).is_some_and(|info| &*info.id == board);
-        let sessions = self.storage.sessions().await?;
-        let Some(session) = sessions.iter().find(|session| is_it(&session.about)) else { return Ok(None) };
-        match self.storage.end_session(session.id, true).await {
-            Ok(()) => Ok(None),
-            Err(StorageError::SessionLives { left }) => Ok(Some(left)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Puts this board into the note of [`Journal::mark_open`].
-    ///
-    /// # Errors
-    /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
-    pub(crate) async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
-        let (key, value) = (Self::key_of(OPEN, run), Arc::from(owner.as_bytes()));
-        self.write_note(key, value, Expected::Revision(revision)).await.map(|_| ())
-    }
-
-    /// Removes the note of [`Journal::mark_open`].
-    pub(crate) fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
-        self.delete(Self::key_of(OPEN, run))
-    }
-
-    /// The runs that have a note.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn open_runs(&self) -> Result<Vec<RunId>, StorageError> {
-        Ok(self.open_notes().await?.into_iter().map(|(run, _)| run).collect())
-    }
-
-    /// The runs that have a note, with the boards that are in the notes.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
-        let prefix = Key::new([OPEN]).children();
-        let note = |(key, entry): &(Key, Entry)| Some((run_of(key)?, String::from_utf8_lossy(&entry.value).into()));
-        let mut runs = Vec::new();
-        let mut after: Option<Key> = None;
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            runs.extend(page.iter().filter_map(note));
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(runs),
-            }
-        }
-    }
-
     /// The runs that are noted to have ended, each with the time of its last event, the earliest end first.
     ///
     /// # Errors
@@ -524,8 +466,16 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub async fn runs(&self) -> Result<Vec<RunId>, StorageError> {
-        let streams = self.storage.streams(&Key::new(["run"]).children()).await?;
-        Ok(streams.iter().filter_map(run_of).collect())
+        let prefix = Key::new(["run"]).children();
+        let (mut runs, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.storage.streams(&prefix, after.as_ref(), PAGE).await?;
+            runs.extend(page.iter().filter_map(run_of));
+            match page.last() {
+                Some(stream) if page.len() == PAGE => after = Some(stream.clone()),
+                _ => return Ok(runs),
+            }
+        }
     }
 }
 

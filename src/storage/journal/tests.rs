@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::*;
 use crate::messages::{
-    Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Cost, Deciders, Decision, Effect,
-    Envelope, Escalation, Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Rationale, Refusal, RequestId,
-    Resolution, Submission, Task, Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict, Vote,
+    Action, ActionKind, AskedOutcome, Authority, BoardInfo, Chain, Command, ConversationId, Cost, Deciders, Decision,
+    Effect, Envelope, Escalation, Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Rationale, Refusal,
+    RequestId, Resolution, Submission, Task, Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict, Vote,
 };
 use crate::storage::{Memory, NewSession};
 
@@ -516,7 +516,7 @@ async fn a_journal_reads_back_what_was_appended() {
     let journal = Journal::new(Arc::new(Memory::default()));
     let run = RunId(Uuid::from_u128(7));
     journal.mark_open(run, "board").await.unwrap();
-    assert_eq!(journal.owner_of(run).await.unwrap().map(|(owner, _)| owner).as_deref(), Some("board"));
+    assert_eq!(journal.note_of(run).await.unwrap().map(|noted| noted.note.owner).as_deref(), Some("board"));
     let stream = Journal::stream(run);
     journal.append(&stream, 0, &events(), Durability::Memory).await.unwrap();
     let history = journal.read(run).await.unwrap();

@@ -88,8 +88,8 @@ impl Storage for Sled {
         self.reading(|reading| reading.records(stream, from, limit))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.reading(|reading| reading.streams(prefix))
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.reading(|reading| reading.streams(prefix, after, limit))
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

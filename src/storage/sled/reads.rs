@@ -50,19 +50,25 @@ impl Reading<'_> {
         Ok(records)
     }
 
-    pub(super) fn streams(&self, prefix: &KeyPrefix) -> Result<Vec<Key>, StorageError> {
+    pub(super) fn streams(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<Key>, StorageError> {
         let prefix = rows::streams_under(prefix.as_bytes());
         let mut names = Vec::new();
-        let mut from = prefix.clone();
-        while let Some(row) = self.tree.range(from..).next() {
+        let mut from = after.map_or_else(Vec::new, rows::after_stream).max(prefix.clone());
+        while names.len() < limit
+            && let Some(row) = self.tree.range(from..).next()
+        {
             let (row, _) = row.map_err(unnamed)?;
             if !row.starts_with(&prefix) {
                 break;
             }
             let stream = rows::stream_of(&row).ok_or("a row has no stream").map_err(unnamed)?;
             // On to the next stream without passing this one's records.
-            from = rows::record(&stream, u64::MAX);
-            from.push(0);
+            from = rows::after_stream(&stream);
             names.push(stream);
         }
         Ok(names)

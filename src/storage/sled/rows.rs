@@ -46,6 +46,13 @@ pub(super) fn record(stream: &Key, sequence: Sequence) -> Vec<u8> {
     join(RECORD, &[stream.as_bytes(), &KEY_END, &sequence.to_be_bytes()])
 }
 
+/// What sorts after all records of a stream, and before those of the next one.
+pub(super) fn after_stream(stream: &Key) -> Vec<u8> {
+    let mut row = record(stream, Sequence::MAX);
+    row.push(0);
+    row
+}
+
 /// The key of the note that `row` expires at a moment; sorts by the moment.
 pub(super) fn expiry(moment: Timestamp, row: &[u8]) -> Vec<u8> {
     join(EXPIRY, &[&moment.as_millis().to_be_bytes(), row])

@@ -270,7 +270,9 @@ impl Transfer {
 /// Reads a store page by page: streams, then values.
 struct Source<'a> {
     store: &'a dyn Storage,
+    /// A page of streams that are still to be read, and the last of the page.
     streams: std::vec::IntoIter<Key>,
+    last_of_page: Option<Key>,
     /// The stream being read, and from where on.
     stream: Option<(Key, Sequence)>,
     /// The last key read.
@@ -280,12 +282,37 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     async fn open(store: &'a dyn Storage) -> Result<Self, StorageError> {
-        let streams = store.streams(&Key::new([]).children()).await?.into_iter();
-        Ok(Self { store, streams, stream: None, after: None, ended: false })
+        let streams = Vec::new().into_iter();
+        let mut source = Self { store, streams, last_of_page: None, stream: None, after: None, ended: false };
+        source.next_streams().await?;
+        Ok(source)
+    }
+
+    /// Reads the next page of streams.
+    async fn next_streams(&mut self) -> Result<(), StorageError> {
+        let page = self.store.streams(&Key::new([]).children(), self.last_of_page.as_ref(), PAGE).await?;
+        self.last_of_page = page.last().filter(|_| page.len() == PAGE).cloned();
+        self.streams = page.into_iter();
+        Ok(())
+    }
+
+    /// The next stream.
+    async fn next_stream(&mut self) -> Result<Option<Key>, StorageError> {
+        if self.streams.len() == 0 && self.last_of_page.is_some() {
+            self.next_streams().await?;
+        }
+        Ok(self.streams.next())
     }
 
     async fn next_page(&mut self) -> Result<Option<Vec<Parcel>>, StorageError> {
-        while let Some((stream, from)) = self.stream.take().or_else(|| self.streams.next().map(|stream| (stream, 1))) {
+        loop {
+            let (stream, from) = match self.stream.take() {
+                Some(under_way) => under_way,
+                None => match self.next_stream().await? {
+                    Some(stream) => (stream, 1),
+                    None => break,
+                },
+            };
             let records = self.store.read(&stream, from, PAGE).await?;
             let Some(last) = records.last() else { continue };
             let parcel = |record: super::Record| Parcel::Record {
@@ -323,7 +350,7 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     async fn open(store: &'a dyn Storage, now: Timestamp) -> Result<Self, TransferError> {
         let all = Key::new([]).children();
-        if !store.streams(&all).await?.is_empty() || !store.scan(&all, None, 1).await?.is_empty() {
+        if !store.streams(&all, None, 1).await?.is_empty() || !store.scan(&all, None, 1).await?.is_empty() {
             return Err(TransferError::NotEmpty);
         }
         Ok(Self { store, now, stream: None, moved: Transfer::default() })

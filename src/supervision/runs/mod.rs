@@ -8,7 +8,7 @@ pub(crate) mod rules;
 pub(crate) mod shard;
 
 pub(crate) use rules::{breaker, decide, facts, follow, fork, once, reopen, run, snapshot, wait_for};
-pub(crate) use shard::{conversing, dispatch, ownership, queue, roster, supervisor};
+pub(crate) use shard::{conversing, dispatch, ownership, queue, roster, run_reader, supervisor};
 
 pub use rules::breaker::{Breaker, BreakerPolicy, BreakerState, BreakerStatus, BreakerTicket, Signal};
 pub use rules::follow::{Follower, TurnEvent, TurnStatus};

@@ -170,6 +170,7 @@ macro_rules! storage_conformance {
                 of_concurrent_appends_exactly_one_wins
                 reads_start_where_asked_and_stop_at_the_limit
                 streams_are_listed_by_prefix_in_order
+                what_is_read_at_once_is_what_single_reads_return
                 a_stream_does_not_show_records_of_streams_with_similar_names
                 payloads_return_byte_for_byte
                 purged_records_are_gone_and_sequences_continue

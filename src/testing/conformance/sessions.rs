@@ -241,7 +241,7 @@ pub(super) async fn nothing_of_a_session_comes_after_its_end(subject: Subject) {
     };
     let mut under_way: Vec<_> = (0..STREAMS).map(append).collect();
     expect(subject.store().end_session(session, false).await);
-    let made = async || expect(subject.store().streams(&Key::new(["under way"]).children()).await);
+    let made = async || expect(subject.store().streams(&Key::new(["under way"]).children(), None, usize::MAX).await);
     let made_at_the_end = made().await;
     under_way.extend((STREAMS..2 * STREAMS).map(append));
     let answers = join_all(under_way).await;

@@ -63,11 +63,38 @@ pub(super) async fn streams_are_listed_by_prefix_in_order(subject: Subject) {
     for name in names.iter().rev() {
         subject.filled(name, 2).await;
     }
-    let listed = async |prefix| expect(subject.store().streams(&prefix).await);
+    let listed = async |prefix| expect(subject.store().streams(&prefix, None, usize::MAX).await);
     assert_eq!(listed(Key::new([]).children()).await, names);
     assert_eq!(listed(Key::new(["run"]).children()).await, names[..3]);
     assert_eq!(listed(Key::new(["run"]).children_beginning_with("b")).await, names[1..3]);
     assert_eq!(listed(Key::new(["none"]).children()).await, []);
+    let page = async |after: &Key, limit| {
+        expect(subject.store().streams(&Key::new(["run"]).children(), Some(after), limit).await)
+    };
+    assert_eq!(page(&Key::new(["a"]), 2).await, names[..2], "a key before the prefix");
+    assert_eq!(page(&names[0], 1).await, names[1..2]);
+    assert_eq!(page(&Key::new(["run", "aa"]), 9).await, names[1..3], "a key that is no stream");
+    assert_eq!(page(&names[2], 9).await, []);
+    assert_eq!(page(&names[0], 0).await, []);
+}
+
+/// Several keys or streams at once, some of which are not there, one of them twice.
+pub(super) async fn what_is_read_at_once_is_what_single_reads_return(subject: Subject) {
+    let store = subject.store();
+    let keys = ["b", "none", "a", "b"].map(|name| Key::new([name]));
+    for (key, records) in [(&keys[0], 5), (&keys[2], 2)] {
+        subject.filled(key, records).await;
+        expect(store.put_if_revision(crate::storage::Put::new(key.clone(), key.as_bytes().into())).await);
+    }
+    let entries = expect(store.get_many(&keys).await);
+    let streams: Vec<_> = keys.iter().cloned().zip([3, 1, 1, 1]).collect();
+    let records = expect(store.read_many(&streams, 2).await);
+    assert_eq!((entries.len(), records.len()), (4, 4));
+    for ((entry, records), (key, from)) in entries.into_iter().zip(records).zip(&streams) {
+        assert_eq!(entry, store.get(key).await, "{key}");
+        assert_eq!(records, store.read(key, *from, 2).await, "{key}");
+    }
+    assert_eq!((store.get_many(&[]).await, store.read_many(&[], 1).await), (Ok(Vec::new()), Ok(Vec::new())));
 }
 
 /// Names that are prefixes of each other, or differ in where a segment ends, are different streams.
@@ -83,7 +110,7 @@ pub(super) async fn a_stream_does_not_show_records_of_streams_with_similar_names
         assert_eq!(subject.records(name).await, [(1, number.to_string())], "{name}");
     }
     names.sort();
-    assert_eq!(expect(subject.store().streams(&Key::new([]).children()).await), names);
+    assert_eq!(expect(subject.store().streams(&Key::new([]).children(), None, usize::MAX).await), names);
 }
 
 /// Empty, binary and long payloads; lengths near powers of two and near 64 KiB.
@@ -115,7 +142,7 @@ pub(super) async fn a_stream_without_records_is_forgotten(subject: Subject) {
     subject.filled(&stream(), 3).await;
     expect(subject.store().purge(&stream(), u64::MAX).await);
     assert_eq!(subject.records(&stream()).await, []);
-    assert_eq!(expect(subject.store().streams(&Key::new([]).children()).await), []);
+    assert_eq!(expect(subject.store().streams(&Key::new([]).children(), None, usize::MAX).await), []);
     subject.filled(&stream(), 1).await;
     assert_eq!(subject.records(&stream()).await, numbered(1..=1));
 }

@@ -312,8 +312,8 @@ impl Storage for Mounted {
         self.0.read(("storage.read", stream), |memory| memory.read(stream, from, limit))
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.0.read(("storage.streams", &Key::new([])), |memory| memory.streams(prefix))
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.0.read(("storage.streams", &Key::new([])), |memory| memory.streams(prefix, after, limit))
     }
 
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {

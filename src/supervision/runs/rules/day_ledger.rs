@@ -88,13 +88,8 @@ impl Amount {
 /// How many blocks a limit has: what a crash may leave spent is a part of the limit.
 const BLOCKS: u64 = 20;
 
-/// What the name of a board ends with whose block another one has settled.
+/// What the name of a board ends with in ledgers of earlier builds, whose block another one has settled: the block is what was used.
 const SETTLED: &str = " settled";
-
-/// What stands in the place of the block of a board that another one has settled.
-fn settled(board: &str) -> Arc<str> {
-    format!("{board}{SETTLED}").into()
-}
 
 /// The limit as an amount; without one, the largest.
 fn most(limit: &PerDay) -> Amount {
@@ -135,30 +130,14 @@ impl DayLedger {
     /// Replaces a board's blocks by what it has used of each account.
     pub(crate) fn settle(&mut self, board: &str, used: &BTreeMap<DayAccount, Amount>) {
         for (account, Entry { spent, blocks }) in &mut self.0 {
-            if blocks.remove(board).or(blocks.remove(&settled(board))).is_some() {
+            if blocks.remove(board).is_some() {
                 *spent = spent.plus(used.get(account).copied().unwrap_or_default());
             }
         }
     }
 
-    /// Replaces the blocks of a board that another one takes for gone, as [`DayLedger::settle`] does. If that board lives, it takes them
-    /// back ([`DayLedger::rejoin`]).
-    pub(crate) fn settle_gone(&mut self, board: &str, used: &BTreeMap<DayAccount, Amount>) {
-        for (account, Entry { blocks, .. }) in &mut self.0 {
-            if blocks.remove(board).is_some() {
-                blocks.insert(settled(board), used.get(account).copied().unwrap_or_default());
-            }
-        }
-    }
-
-    /// Takes back the blocks of a board that lives and that another one has settled: it may have used more since. What it has taken is
-    /// there also if the ledger has expired meanwhile, by a clock that was ahead.
-    pub(crate) fn rejoin(&mut self, board: &Arc<str>, own: &BTreeMap<DayAccount, Block>) {
-        for Entry { blocks, .. } in self.0.values_mut() {
-            if let Some(used) = blocks.remove(&settled(board)) {
-                blocks.insert(Arc::clone(board), used);
-            }
-        }
+    /// Has what a board has taken, also if the ledger has expired meanwhile, by a clock that was ahead.
+    pub(crate) fn keep(&mut self, board: &Arc<str>, own: &BTreeMap<DayAccount, Block>) {
         for (account, Block { taken, .. }) in own.iter().filter(|(_, block)| block.taken != Amount::default()) {
             let block = self.0.entry(account.clone()).or_default().blocks.entry(Arc::clone(board)).or_default();
             *block = block.max(*taken);
@@ -315,8 +294,8 @@ mod tests {
         block.add(DayLedger::default().take(&DayAccount::Board, &board, &LIMIT, tokens(60)).unwrap());
         let own = BTreeMap::from([(DayAccount::Board, block)]);
         let mut ledger = DayLedger::default();
-        ledger.rejoin(&board, &own);
-        ledger.rejoin(&board, &own);
+        ledger.keep(&board, &own);
+        ledger.keep(&board, &own);
         assert_eq!(ledger.used(&DayAccount::Board), tokens(60));
     }
 
@@ -363,25 +342,11 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Deed {
-        Hold {
-            board: usize,
-            amount: u64,
-        },
-        Settle {
-            call: Index,
-            part: u64,
-        },
-        Crash {
-            board: usize,
-        },
-        /// The others take it for gone, and it lives.
-        Pause {
-            board: usize,
-        },
+        Hold { board: usize, amount: u64 },
+        Settle { call: Index, part: u64 },
+        Crash { board: usize },
         Recover,
-        Stop {
-            board: usize,
-        },
+        Stop { board: usize },
     }
 
     fn deeds() -> impl Strategy<Value = Vec<Deed>> {
@@ -389,7 +354,6 @@ mod tests {
             8 => (0_usize..3, 0_u64..40).prop_map(|(board, amount)| Deed::Hold { board, amount }),
             5 => (any::<Index>(), 0_u64..100).prop_map(|(call, part)| Deed::Settle { call, part }),
             1 => (0_usize..3).prop_map(|board| Deed::Crash { board }),
-            1 => (0_usize..3).prop_map(|board| Deed::Pause { board }),
             1 => Just(Deed::Recover),
             1 => (0_usize..3).prop_map(|board| Deed::Stop { board }),
         ];
@@ -421,7 +385,7 @@ mod tests {
                     Deed::Hold { board, amount } => {
                         let (name, block) = &mut boards[board];
                         let lacking = block.lacks(&limit, tokens(amount));
-                        ledger.rejoin(name, &BTreeMap::from([(DayAccount::Board, *block)]));
+                        ledger.keep(name, &BTreeMap::from([(DayAccount::Board, *block)]));
                         let taken = lacking.map(|lacking| ledger.take(&DayAccount::Board, name, &limit, lacking));
                         match taken.transpose() {
                             Ok(taken) => {
@@ -452,15 +416,10 @@ mod tests {
                         let (gone, _) = std::mem::replace(&mut boards[board], (format!("{lives}").into(), Block::default()));
                         dead.push(gone);
                     }
-                    Deed::Pause { board } => {
-                        let (name, block) = &mut boards[board];
-                        ledger.settle_gone(name, &BTreeMap::from([(DayAccount::Board, tokens(used_by(&calls, name)))]));
-                        block.taken = block.taken.min(block.counted());
-                    }
                     Deed::Recover => {
                         for gone in dead.drain(..) {
                             let used = used_by(&calls, &gone);
-                            ledger.settle_gone(&gone, &BTreeMap::from([(DayAccount::Board, tokens(used))]));
+                            ledger.settle(&gone, &BTreeMap::from([(DayAccount::Board, tokens(used))]));
                         }
                     }
                     Deed::Stop { board } => {

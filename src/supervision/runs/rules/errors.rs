@@ -114,6 +114,12 @@ pub(crate) enum LoadError {
         /// The agents.
         agents: BTreeSet<AgentName>,
     },
+    /// A newer build has written records that this board does not read, which leaves the run to others.
+    #[error("the records of the run are of format {format}, which this board does not read")]
+    NewerFormat {
+        /// The format in the run's note.
+        format: u32,
+    },
     /// The store failed, or the journal is damaged.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -128,7 +134,9 @@ impl From<LoadError> for OverwriteError {
             LoadError::Storage(error) => Self::Storage(error),
             // It was reopened there.
             LoadError::Held { .. } => Self::NotEnded,
-            LoadError::NotHosted { .. } | LoadError::Panicked(_) => Self::CannotGoOn(error.to_string()),
+            LoadError::NotHosted { .. } | LoadError::NewerFormat { .. } | LoadError::Panicked(_) => {
+                Self::CannotGoOn(error.to_string())
+            }
         }
     }
 }

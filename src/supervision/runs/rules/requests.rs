@@ -10,6 +10,7 @@ use crate::messages::{
     Refusal, RequestId, Resolution, Usage,
 };
 
+use super::budget::Share;
 /// The largest command, in bytes of its parts as text.
 pub(crate) const MAX_COMMAND: usize = 8 << 20;
 
@@ -117,6 +118,8 @@ pub(crate) enum TurnRequest {
         of_agent: AgentLimit,
         /// The call continues over attempts: the reservation of an earlier attempt is taken over.
         continues: bool,
+        /// A share of what is left is reserved instead ([`Budget::share`](super::budget::Budget::share)).
+        is_share: bool,
     },
     /// Settle a reservation with what was used.
     Settle(Settled),
@@ -184,6 +187,8 @@ pub(crate) enum TurnReply {
     Reserved(Result<u32, Refusal>),
     /// The number of a reservation that an earlier attempt has made.
     TakenOver(u32),
+    /// A share of what was left is set aside, or was by an earlier attempt.
+    Shared { number: u32, is_new: bool, share: Share },
     /// The delegation's answer, or why there is none.
     Delegated {
         /// The answer.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::messages::state::StateRules;
 use crate::messages::{AgentName, OpenFailure, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Payload, Stored};
-use crate::storage::{Journal, Sequence, StorageError};
+use crate::storage::{History, Journal, Sequence, StorageError};
 
 use super::budget::{Call, Money, MoneyV3, ReservationKey};
 use super::failures::failed_turns;
@@ -198,18 +198,56 @@ pub(in crate::supervision::runs) async fn read(
     id: RunId,
     rules: &StateRules,
 ) -> Result<Parts, StorageError> {
-    // An unreadable snapshot is ignored: the journal has everything.
-    let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
-    if let Some(snapshot) = snapshot {
-        let last = snapshot.last;
-        let mut tail = journal.read_from(id, last).await?;
-        // The record that the snapshot was taken after must exist; otherwise the snapshot is ahead of its journal.
-        if tail.first == Some(last) {
-            let base = Some(snapshot.whole().with_rules(rules.clone()));
-            return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
-        }
+    let snapshot = journal.snapshot(id).await?.and_then(decoded);
+    let tail = journal.read_from(id, from(snapshot.as_ref())).await?;
+    parts((journal, id, rules), snapshot, tail).await
+}
+
+/// As [`read`], for several runs at once, in their order.
+///
+/// # Errors
+/// What the store reports of the calls; each run has its own errors.
+pub(in crate::supervision::runs) async fn read_many(
+    journal: &Journal,
+    ids: &[RunId],
+    rules: &StateRules,
+) -> Result<Vec<Result<Parts, StorageError>>, StorageError> {
+    let snapshots = journal.snapshots(ids).await?.into_iter();
+    let snapshots: Vec<_> = snapshots.map(|read| read.map(|bytes| bytes.and_then(decoded))).collect();
+    let begins = snapshots.iter().map(|snapshot| from(snapshot.as_ref().ok().and_then(Option::as_ref)));
+    let tails = journal.read_many(&ids.iter().copied().zip(begins).collect::<Vec<_>>()).await?;
+    let mut runs = Vec::with_capacity(ids.len());
+    for ((id, snapshot), tail) in ids.iter().zip(snapshots).zip(tails) {
+        let run = async { parts((journal, *id, rules), snapshot?, tail?).await };
+        runs.push(run.await);
     }
-    let history = journal.read(id).await?;
+    Ok(runs)
+}
+
+/// A snapshot; an unreadable one is ignored: the journal has everything.
+fn decoded(bytes: Arc<[u8]>) -> Option<Snapshot> {
+    codec::decode(&bytes).ok()
+}
+
+/// The record from which on the journal is read.
+fn from(snapshot: Option<&Snapshot>) -> Sequence {
+    snapshot.map_or(1, |snapshot| snapshot.last)
+}
+
+/// The parts of a run whose journal was read from its snapshot on, or from the beginning if there is none.
+async fn parts(
+    (journal, id, rules): (&Journal, RunId, &StateRules),
+    snapshot: Option<Snapshot>,
+    mut history: History,
+) -> Result<Parts, StorageError> {
+    if let Some(snapshot) = snapshot {
+        // The record that the snapshot was taken after must exist; otherwise the snapshot is ahead of its journal.
+        if history.first == Some(snapshot.last) {
+            let base = Some(snapshot.whole().with_rules(rules.clone()));
+            return Ok(Parts { base, tail: history.events.split_off(history.in_first), last: history.last });
+        }
+        history = journal.read(id).await?;
+    }
     let last = history.last;
     let mut events = history.events.into_iter();
     match events.next() {

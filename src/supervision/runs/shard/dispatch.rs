@@ -46,6 +46,9 @@ pub(crate) trait Dispatch: AgentDirectory {
     /// them, and may have later ones.
     fn journaled(&self, run: &Run, sequence: u64, events: &[RunEvent], inboxes: &mut Inboxes);
 
+    /// Adds the inboxes that have messages of these events, which will be the run's last, and of its end.
+    fn last_inboxes(&self, run: &Run, events: &[RunEvent], inboxes: &mut Inboxes);
+
     /// A delegation was answered.
     fn answered(&self, run: &Run, answered: &Answered, inboxes: &mut Inboxes);
 

@@ -43,6 +43,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
     /// The store has a note that the run is open, with its board's name; set with the first append that is not in memory.
     pub(in crate::supervision::runs) is_noted_open: bool,
+    /// The append in flight ends the run, and what lists have of its end is written with it.
+    pub(in crate::supervision::runs) is_end_noted: bool,
     /// It was read back: attempts from before may still be running beside those that were dispatched again.
     pub(in crate::supervision::runs) is_recovered: bool,
     /// The inboxes that have messages of it, for the index of inboxes.
@@ -121,6 +123,7 @@ impl LiveRun {
             waiters: BTreeMap::new(),
             results: Vec::new(),
             is_noted_open: false,
+            is_end_noted: false,
             is_recovered: false,
             inboxes: Inboxes((last == 0).then(Vec::new)),
             cadence: Cadence::default(),

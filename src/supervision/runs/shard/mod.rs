@@ -4,7 +4,7 @@
 //! - `supervisor`: what each message does to the runs of one supervisor; see the map there.
 //! - `live`: a run in memory, with what waits for its commit. `timers`: what is due when.
 //! - `dispatch`: the interface to the agents' side. `roster`: the runs that a next life of the supervisor reads back.
-//! - `ownership`: which board owns a run. `conversing`: the tickets of conversations.
+//! - `ownership`: which board owns a run. `run_reader`: reads those that others have left. `conversing`: the tickets of conversations.
 
 pub(crate) mod conversing;
 pub(crate) mod dispatch;
@@ -12,5 +12,6 @@ mod live;
 pub(crate) mod ownership;
 pub(crate) mod queue;
 pub(crate) mod roster;
+pub(crate) mod run_reader;
 pub(crate) mod supervisor;
 mod timers;

@@ -2,14 +2,16 @@
 //! board's id: so a new run costs no claim. A board whose lease has run out is ended by the first other one that finds it, and from
 //! then on the store refuses everything that it writes. Its runs are taken over by changing their notes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use foldhash::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use crate::messages::{AgentName, BoardInfo, RunId};
-use crate::storage::{Journal, SessionId, SessionInfo, StorageError};
+use crate::storage::{FORMAT, Journal, Losses, Noted, OpenNote, SessionId, SessionInfo, StorageError};
 use crate::supervision::runs::rules::errors::LoadError;
 
 /// What a board knows of its runs' owners. A cheap clone.
@@ -24,11 +26,18 @@ pub(crate) struct Ownership {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Boards that have ended, and cannot come back: ids are not used again.
-    gone: Mutex<HashSet<Arc<str>>>,
-    /// Runs of boards that are gone which this one leaves to others, with the agents that it lacks.
+    /// Boards that have ended, and cannot come back: ids are not used again. One whose lease ran out has its name here.
+    gone: Mutex<HashMap<Arc<str>, Option<Arc<str>>>>,
+    /// The runs of each session that has ended, from one look at all notes after its end: later there are only fewer.
+    left: Mutex<BTreeMap<SessionId, BTreeSet<RunId>>>,
+    /// The board is being shut down.
+    is_leaving: AtomicBool,
+    /// Runs of boards that are gone which this one leaves to others, with the agents that it lacks; none if it cannot read them.
     unplaced: Mutex<HashMap<RunId, BTreeSet<AgentName>>>,
 }
+
+/// A session that has ended, and the id of its board.
+type Gone = (SessionId, Arc<str>);
 
 impl Ownership {
     /// What the board `board` knows, which works in `session`; its id is unique also among earlier processes.
@@ -49,49 +58,105 @@ impl Ownership {
         self.session
     }
 
-    /// Waits until nothing that an earlier owner of a run writes can come any more, so that the run may be read and taken.
+    /// The board is about to be shut down: what becomes of its runs is no loss of a board.
+    pub(crate) fn begin_leaving(&self) {
+        self.shared.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the board is being shut down.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.shared.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// The note of a run, once nothing that an earlier owner writes can come any more: the run may be read and taken.
     ///
     /// # Errors
-    /// [`LoadError::Held`] when its board is alive; what the store reports.
-    pub(in crate::supervision::runs) async fn check_is_free(&self, run: RunId) -> Result<(), LoadError> {
-        match self.journal.owner_of(run).await? {
-            Some((owner, _)) => self.check_is_gone(&owner).await,
+    /// [`LoadError::Held`] when its board is alive, [`LoadError::NewerFormat`] when this one cannot read it; what the store reports.
+    async fn note_of_free(&self, run: RunId) -> Result<Option<Noted>, LoadError> {
+        let noted = self.journal.note_of(run).await?;
+        self.check_is_free(noted.as_ref(), &mut HashMap::default()).await?;
+        Ok(noted)
+    }
+
+    /// As [`Ownership::note_of_free`], of a note that was read. `boards` has how long the leases of those last that were asked for
+    /// before.
+    pub(in crate::supervision::runs) async fn check_is_free(
+        &self,
+        noted: Option<&Noted>,
+        boards: &mut HashMap<Arc<str>, Option<Duration>>,
+    ) -> Result<(), LoadError> {
+        let Some(OpenNote { owner, format, .. }) = noted.map(|noted| &noted.note) else { return Ok(()) };
+        let left = match boards.get(owner) {
+            Some(left) => *left,
+            None => *boards.entry(Arc::clone(owner)).or_insert(self.lease_of(owner).await?),
+        };
+        match left {
+            Some(left) => Err(LoadError::Held { owner: Arc::clone(owner), left }),
+            None if *format > FORMAT => Err(LoadError::NewerFormat { format: *format }),
             None => Ok(()),
         }
     }
 
-    async fn check_is_gone(&self, owner: &Arc<str>) -> Result<(), LoadError> {
-        if *owner == self.board || self.shared.gone.lock().contains(owner) {
-            return Ok(());
+    /// How long the lease of another board lasts; `None` once it has ended.
+    async fn lease_of(&self, owner: &Arc<str>) -> Result<Option<Duration>, StorageError> {
+        if *owner == self.board || self.shared.gone.lock().contains_key(owner) {
+            return Ok(None);
         }
-        if let Some(left) = self.journal.lease_of(owner).await? {
-            return Err(LoadError::Held { owner: Arc::clone(owner), left });
-        }
-        self.shared.gone.lock().insert(Arc::clone(owner));
-        Ok(())
+        let lost = match self.journal.session_of(owner).await? {
+            None => None,
+            Some((session, info)) => match self.journal.storage().end_session(session.id, true).await {
+                Ok(()) => lost_of(&session, &info),
+                Err(StorageError::SessionLives { left }) => return Ok(Some(left)),
+                Err(error) => return Err(error),
+            },
+        };
+        self.shared.gone.lock().entry(Arc::clone(owner)).or_insert(lost);
+        Ok(None)
     }
 
-    /// Makes a run this board's, unless it is that of another board that lives.
+    /// The losses of a run whose note was read, if this board takes it over: its last record is `last`, and `is_at_work` is whether
+    /// a turn was under way.
+    pub(in crate::supervision::runs) fn losses(&self, noted: Option<&Noted>, last: u64, is_at_work: bool) -> Losses {
+        let Some(OpenNote { owner, losses, .. }) = noted.map(|noted| &noted.note) else { return Losses::default() };
+        if *owner == self.board {
+            return losses.clone();
+        }
+        // Where one process has the store, its boards end with it: that is a restart in one place, which the turns count.
+        let counts = is_at_work && self.journal.storage().is_shared();
+        let lost = self.shared.gone.lock().get(owner).cloned().flatten();
+        losses.and(lost.filter(|_| counts), last)
+    }
+
+    /// Makes a free run this board's; `false` if another board was faster.
     ///
     /// # Errors
-    /// As [`Ownership::check_is_free`].
-    pub(in crate::supervision::runs) async fn take(&self, run: RunId) -> Result<(), LoadError> {
+    /// What the store reports.
+    pub(in crate::supervision::runs) async fn take(
+        &self,
+        run: RunId,
+        noted: Option<&Noted>,
+        losses: Losses,
+    ) -> Result<bool, StorageError> {
+        if noted.is_none_or(|noted| noted.note.owner != self.board) {
+            let note = OpenNote::new(&self.board, losses);
+            match self.journal.take_note(run, &note, noted.map(|noted| noted.revision)).await {
+                Err(StorageError::WrongRevision { .. }) => return Ok(false),
+                taken => taken?,
+            }
+        }
+        self.forget_left(run);
+        Ok(true)
+    }
+
+    /// Makes a run that continues after its end this board's, unless it is that of another board that lives.
+    ///
+    /// # Errors
+    /// As [`Ownership::note_of_free`].
+    pub(in crate::supervision::runs) async fn take_ended(&self, run: RunId) -> Result<(), LoadError> {
         loop {
-            let taken = match self.journal.owner_of(run).await? {
-                Some((owner, _)) if *owner == *self.board => Ok(()),
-                Some((owner, revision)) => {
-                    self.check_is_gone(&owner).await?;
-                    self.journal.take_note(run, &self.board, revision).await
-                }
-                None => self.journal.mark_open(run, &self.board).await,
-            };
-            match taken {
-                // Another board was faster.
-                Err(StorageError::WrongRevision { .. }) => {}
-                taken => {
-                    self.shared.unplaced.lock().remove(&run);
-                    return Ok(taken?);
-                }
+            let noted = self.note_of_free(run).await?;
+            if self.take(run, noted.as_ref(), Losses::default()).await? {
+                return Ok(());
             }
         }
     }
@@ -101,33 +166,77 @@ impl Ownership {
         self.shared.unplaced.lock().contains_key(&run)
     }
 
-    /// Notes that this board leaves a run to boards that have these agents.
+    /// Notes that this board leaves a run to boards that have these agents; without agents, to those that read its records.
     pub(in crate::supervision::runs) fn leave(&self, run: RunId, agents: BTreeSet<AgentName>) {
         self.shared.unplaced.lock().insert(run, agents);
     }
 
-    /// The open runs whose boards are gone, the oldest first, without those that wait for agents which `reaches` does not know. Ends the
-    /// sessions whose leases have run out, and forgets those that have no runs left.
+    /// Notes that a run is left to nobody: a board works on it, or it cannot be read.
+    pub(in crate::supervision::runs) fn forget_left(&self, run: RunId) {
+        self.shared.unplaced.lock().remove(&run);
+    }
+
+    /// Passes on the open runs that boards have left which are gone, the oldest first: those of a board that is found to be gone, and
+    /// those that have waited for agents which `reaches` knows now. Ends the sessions whose leases have run out, and forgets those that
+    /// have no runs left. Reads all notes only after a board has ended; otherwise one note for each session with runs.
     ///
     /// # Errors
     /// What the store reports.
-    pub(crate) async fn find_left(&self, reaches: impl Fn(&AgentName) -> bool) -> Result<Vec<RunId>, StorageError> {
+    pub(crate) async fn find_left(
+        &self,
+        reaches: impl Fn(&AgentName) -> bool,
+        offer: impl Fn(RunId),
+    ) -> Result<(), StorageError> {
         let gone = self.end_expired().await?;
-        if gone.is_empty() {
-            return Ok(Vec::new());
+        self.shared.left.lock().retain(|session, _| gone.iter().any(|(id, _)| id == session));
+        let is_new = |(session, _): &&Gone| !self.shared.left.lock().contains_key(session);
+        let new: Vec<&Gone> = gone.iter().filter(is_new).collect();
+        if !new.is_empty() {
+            self.read_left(&new, &offer).await?;
         }
+        for gone in &gone {
+            self.forget_if_empty(gone).await?;
+        }
+        let is_placed = |agents: &BTreeSet<AgentName>| !agents.is_empty() && agents.iter().all(&reaches);
+        let mut placed: Vec<RunId> = {
+            let unplaced = self.shared.unplaced.lock();
+            unplaced.iter().filter(|(_, agents)| is_placed(agents)).map(|(run, _)| *run).collect()
+        };
+        placed.sort_unstable();
+        placed.into_iter().for_each(offer);
+        Ok(())
+    }
+
+    /// Finds the runs of sessions that have ended, and offers them.
+    async fn read_left(&self, sessions: &[&Gone], offer: impl Fn(RunId)) -> Result<(), StorageError> {
         let notes = self.journal.open_notes().await?;
-        for (id, board) in &gone {
-            if !notes.iter().any(|(_, owner)| owner == board) {
-                self.journal.discard_mail(board).await?;
-                self.journal.storage().forget_session(*id).await?;
+        let boards: HashMap<&Arc<str>, SessionId> = sessions.iter().map(|(id, board)| (board, *id)).collect();
+        let mut left: BTreeMap<SessionId, BTreeSet<RunId>> =
+            sessions.iter().map(|(id, _)| (*id, BTreeSet::new())).collect();
+        for (run, owner) in &notes {
+            if let Some(session) = boards.get(owner) {
+                left.entry(*session).or_default().insert(*run);
+                offer(*run);
             }
         }
-        let gone: HashSet<&Arc<str>> = gone.iter().map(|(_, board)| board).collect();
-        let unplaced = self.shared.unplaced.lock();
-        let is_left = |run: &RunId| unplaced.get(run).is_none_or(|agents| agents.iter().all(&reaches));
-        let left = notes.iter().filter(|(run, owner)| gone.contains(owner) && is_left(run));
-        Ok(left.map(|(run, _)| *run).collect())
+        self.shared.left.lock().extend(left);
+        Ok(())
+    }
+
+    /// Forgets a session whose runs have all ended or were taken over.
+    async fn forget_if_empty(&self, (session, board): &Gone) -> Result<(), StorageError> {
+        let first = || self.shared.left.lock().get(session).and_then(|runs| runs.first().copied());
+        while let Some(run) = first() {
+            if self.journal.note_of(run).await?.is_some_and(|noted| noted.note.owner == *board) {
+                return Ok(());
+            }
+            if let Some(runs) = self.shared.left.lock().get_mut(session) {
+                runs.remove(&run);
+            }
+            self.forget_left(run);
+        }
+        self.journal.discard_mail(board).await?;
+        self.journal.storage().forget_session(*session).await
     }
 
     /// The open runs that no living board owns, the oldest first.
@@ -144,25 +253,32 @@ impl Ownership {
     }
 
     /// Ends the sessions of other boards whose leases have run out; all that have ended and were not forgotten.
-    async fn end_expired(&self) -> Result<Vec<(SessionId, Arc<str>)>, StorageError> {
+    async fn end_expired(&self) -> Result<Vec<Gone>, StorageError> {
         let mut gone = Vec::new();
         let storage = self.journal.storage();
-        for SessionInfo { id, about, left, .. } in storage.sessions().await? {
-            if id == self.session || !left.is_zero() {
+        for session in storage.sessions().await? {
+            if session.id == self.session || !session.left.is_zero() {
                 continue;
             }
-            match storage.end_session(id, true).await {
+            match storage.end_session(session.id, true).await {
                 Ok(()) => {}
                 // It was renewed meanwhile.
                 Err(StorageError::SessionLives { .. }) => continue,
                 Err(error) => return Err(error),
             }
-            let board = BoardInfo::read(&about).unwrap_or_default().id;
-            if self.shared.gone.lock().insert(Arc::clone(&board)) {
-                tracing::warn!(parent: None, session = id.0, board = &*board, "a board is gone; its runs are taken over");
+            let info = BoardInfo::read(&session.about).unwrap_or_default();
+            let lost = lost_of(&session, &info);
+            if self.shared.gone.lock().insert(Arc::clone(&info.id), lost).is_none() {
+                let (session, board) = (session.id.0, &*info.id);
+                tracing::warn!(parent: None, session, board, "a board is gone; its runs are taken over");
             }
-            gone.push((id, board));
+            gone.push((session.id, info.id));
         }
         Ok(gone)
     }
+}
+
+/// The name of a board whose session has ended, if it was not shut down.
+fn lost_of(session: &SessionInfo, info: &BoardInfo) -> Option<Arc<str>> {
+    (!info.is_leaving).then(|| Arc::clone(&session.name))
 }

@@ -46,7 +46,7 @@ impl Seen {
     /// What a store has, as text where it is text.
     async fn see_all_of(&mut self, store: &dyn Storage) {
         let all = Key::new([]).children();
-        for stream in store.streams(&all).await.unwrap() {
+        for stream in store.streams(&all, None, usize::MAX).await.unwrap() {
             for record in store.read(&stream, 1, usize::MAX).await.unwrap() {
                 self.0.push_str(&String::from_utf8_lossy(&record.payload));
             }

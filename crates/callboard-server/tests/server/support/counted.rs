@@ -31,8 +31,8 @@ impl Storage for Counted {
         self.read_of().read(stream, from, limit)
     }
 
-    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
-        self.read_of().streams(prefix)
+    fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
+        self.read_of().streams(prefix, after, limit)
     }
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {

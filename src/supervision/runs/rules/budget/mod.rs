@@ -73,6 +73,14 @@ pub(in crate::supervision::runs) struct Call {
     pub(in crate::supervision::runs) cost: u64,
 }
 
+/// What a turn sets aside for a run that it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) tokens: u64,
+    /// Set where money is limited.
+    pub(crate) cost: Option<Cost>,
+}
+
 impl Account {
     fn left(&self) -> u64 {
         self.limit - self.spent - self.reserved - self.unsettled
@@ -298,6 +306,26 @@ impl Budget {
     pub(crate) fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
         let mut open = self.open[self.of_turn(turn)].iter();
         open.find(|(_, held)| held.is_over && held.tokens == tokens).map(|((_, ordinal), _)| *ordinal)
+    }
+
+    /// What an earlier attempt of this turn has set aside for a run that has not reported.
+    #[must_use]
+    pub(crate) fn share_left_by_attempt_before(&self, turn: u32) -> Option<(u32, Share)> {
+        let mut open = self.open[self.of_turn(turn)].iter();
+        let ((_, ordinal), held) = open.find(|(_, held)| held.is_over)?;
+        Some((*ordinal, Share { tokens: held.tokens, cost: self.money.as_ref().map(|_| Cost(held.call.cost)) }))
+    }
+
+    /// A fourth of what is left: so that runs side by side all have some. Money only where it is limited.
+    #[must_use]
+    pub(crate) fn share(&self, sub_budget: Option<RequestKey>) -> Share {
+        let mut left = self.tokens.left();
+        let mut next = sub_budget;
+        while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get(&key)) {
+            left = left.min(sub_budget.tokens.left());
+            next = sub_budget.within;
+        }
+        Share { tokens: left / 4, cost: self.money.as_ref().and_then(|money| money.left()).map(|left| Cost(left / 4)) }
     }
 
     /// The tokens held for a call.

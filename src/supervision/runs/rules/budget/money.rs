@@ -64,6 +64,11 @@ impl Money {
     }
 
     /// Checks that a call of this cost fits the limit.
+    /// What is left of the limit, if there is one.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.account.as_ref().map(Account::left)
+    }
+
     pub(super) fn check(&self, cost: Option<Cost>) -> Result<(), Refusal> {
         let Some(account) = &self.account else { return Ok(()) };
         if cost.is_some_and(|cost| cost.0 <= account.left()) {

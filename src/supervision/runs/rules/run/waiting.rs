@@ -27,6 +27,16 @@ impl Run {
         !held_up.is_empty() && self.turns.numbers().all(|turn| held_up.contains(&turn))
     }
 
+    /// Whether a turn is under way that waits for nothing, or is to be tried again by now.
+    pub(in crate::supervision::runs) fn is_at_work(&self, now: Timestamp) -> bool {
+        !self.waits_for_conversation()
+            && self.turns.iter().any(|(_, open)| match open.phase() {
+                Phase::Leased => !open.is_waiting(),
+                Phase::Backoff { until } => *until <= now,
+                Phase::NeedsAttention { .. } | Phase::Interrupted => false,
+            })
+    }
+
     /// These turns, and those that wait for their answers.
     pub(super) fn held_up_by(&self, turns: impl Iterator<Item = u32>) -> BTreeSet<u32> {
         let mut held_up = BTreeSet::new();

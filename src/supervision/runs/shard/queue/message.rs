@@ -182,8 +182,8 @@ pub(crate) enum ShardMessage {
         new_process: bool,
         /// Dropped with this message.
         recovery: Option<RecoveryBarrier>,
-        /// The run that was read.
-        loaded: Result<Box<Loaded>, LoadError>,
+        /// The run that was read, and the boards that ended one after the other while they worked on it.
+        loaded: Result<(Box<Loaded>, Vec<Arc<str>>), LoadError>,
     },
     /// The run of an overwrite was read back.
     Reopened {

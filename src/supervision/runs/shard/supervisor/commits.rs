@@ -8,7 +8,6 @@ use crate::env::{Mutant, Now};
 use crate::messages::{Durability, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
-use crate::supervision::runs::rules::failures::failed_turns;
 use crate::supervision::runs::rules::run::{Bounds, Branch, Effect, OpenTurn, Phase};
 use crate::supervision::runs::shard::dispatch::{ReadyTurn, TurnSink};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
@@ -45,14 +44,8 @@ impl RunShard {
         let run = live.run.id();
         let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
         let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
-        let needs_note = !live.is_noted_open && durability != Durability::Memory;
-        live.is_noted_open |= needs_note;
-        let (journal, board) = (&self.shared.journal, self.shared.ownership.board());
-        let mut append = if needs_note {
-            journal.append_and_note((run, board), (&live.stream, live.last), &live.events, durability)
-        } else {
-            journal.append(&live.stream, live.last, &live.events, durability)
-        };
+        let riders = self.shared.notes_of_next_record(live, durability);
+        let mut append = self.shared.journal.append_with((&live.stream, live.last), &live.events, durability, riders);
         let early = Mutant::AcknowledgeEarly.is_injected().then_some(Ok(live.last + 1));
         let result = (&mut append).now_or_never().or(early);
         if result.is_none() {
@@ -94,7 +87,6 @@ impl RunShard {
             sequence += 1;
             self.shared.dispatch.journaled(&live.run, sequence, &events[at..], &mut live.inboxes);
         }
-        self.shared.note_failures(failed_turns(live.run.submission(), &events));
         events.clear();
         for released in on_commit.drain(..) {
             self.perform(&mut live, released, now);
@@ -139,7 +131,11 @@ impl RunShard {
         let run = live.run.id();
         // First: a caller that has the result finds the status of the end, and the run among those that have ended.
         self.shared.dispatch.ended(&live.run, &mut live.inboxes);
-        self.shared.note_end(&live.run, live.durability, live.is_noted_open, live.inboxes);
+        if live.is_end_noted {
+            self.shared.complete_end(&live.run, live.durability);
+        } else {
+            self.shared.note_end(&live.run, live.durability, live.is_noted_open, live.inboxes);
+        }
         self.shared.roster.remove(run);
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {

@@ -17,6 +17,7 @@ use crate::supervision::runs::shard::dispatch::Dispatch;
 use crate::supervision::runs::shard::ownership::Ownership;
 use crate::supervision::runs::shard::queue::ShardQueue;
 use crate::supervision::runs::shard::roster::Roster;
+use crate::supervision::runs::shard::run_reader::RunReader;
 
 use super::memory_runs::MemoryRuns;
 
@@ -50,6 +51,8 @@ pub(crate) struct ShardContext {
     pub durability: Durability,
     /// Which board owns a run.
     pub ownership: Ownership,
+    /// Reads runs that other boards have left.
+    pub reader: RunReader,
     /// Whether boards of other processes may work on the store, which have agents that this one lacks.
     pub is_shared: bool,
     /// The conversations of the board's store.

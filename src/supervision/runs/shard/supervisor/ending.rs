@@ -7,22 +7,73 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::messages::{AgentName, Durability, OpenFailure, RunId, Submission, Timestamp};
-use crate::storage::{Listing, StorageError, StorageFuture};
+use crate::storage::{Journal, Listing, Rider, StorageError, StorageFuture};
 use crate::supervision::answer_of;
-use crate::supervision::runs::rules::failures::conflict;
-use crate::supervision::runs::rules::run::Run;
+use crate::supervision::runs::rules::failures::{conflict, failed_turns};
+use crate::supervision::runs::rules::run::{Effect, Run};
 use crate::supervision::runs::shard::dispatch::Inboxes;
+use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 
 use super::context::ShardContext;
 use super::memory_runs::MemoryRun;
 use super::ready_or_spawned::spawn_unless_ready;
 
+/// What lists have of a run; `None` if it has not ended.
+fn listing_of(run: &Run) -> Option<Listing> {
+    let Submission { at: submitted_at, agent, .. } = &**run.submission();
+    let outcome = run.result()?.outcome.name();
+    Some(Listing { submitted_at: *submitted_at, agent: agent.clone(), outcome })
+}
+
+/// Whether a run that has ended leaves what is stored after its last record: messages of a conversation, or a conflict, which is
+/// listed unless a person has decided about it. The note that it is open stays until then.
+fn leaves_more(run: &Run) -> bool {
+    run.conversation().is_some() || run.conflict().is_some()
+}
+
 impl ShardContext {
-    /// Lists failures that wait for a person.
-    pub(super) fn note_failures(&self, failures: impl IntoIterator<Item = OpenFailure>) {
-        for failure in failures {
-            spawn_unless_ready(self.journal.note_failure(&failure), |_| {});
+    /// What is written with the next record of a run: that it is open, with the first record that is not in memory only; failures
+    /// that wait for a person; and with the last record what lists and inboxes have of the run, and that it is open no more. The end
+    /// of a run that was read back is noted after it ([`ShardContext::note_end`]): its inboxes have to be read.
+    pub(super) fn notes_of_next_record(&self, live: &mut LiveRun, durability: Durability) -> Vec<Rider> {
+        let id = live.run.id();
+        let mut notes = Vec::new();
+        if !live.is_noted_open && durability != Durability::Memory {
+            live.is_noted_open = true;
+            notes.push(Journal::open_note(id, self.ownership.board()));
         }
+        notes.extend(failed_turns(live.run.submission(), &live.events).map(|failure| Journal::failure_note(&failure)));
+        let LiveRun { run, events, on_commit, inboxes, .. } = live;
+        let Some(listing) = listing_of(run).filter(|_| live.is_noted_open) else { return notes };
+        self.dispatch.last_inboxes(run, events, inboxes);
+        for released in &*on_commit {
+            if let OnCommit::Effect(Effect::Answered(answered)) = released {
+                inboxes.add(&answered.asker);
+            }
+        }
+        let Inboxes(Some(inboxes)) = inboxes else { return notes };
+        live.is_end_noted = true;
+        notes.extend(Journal::end_notes(id, run.last_at(), &listing, inboxes));
+        if !leaves_more(run) {
+            notes.push(Journal::no_open_note(id));
+        }
+        notes
+    }
+
+    /// Does what follows the last record of a run whose end was noted with it.
+    pub(super) fn complete_end(&self, run: &Run, durability: Durability) {
+        if !leaves_more(run) {
+            return;
+        }
+        self.note_failures_again(run.id(), conflict(run).into_iter().collect());
+        let (leave, journal, run) = (self.leave_conversation(run, durability), self.journal.clone(), run.id());
+        let work = async move {
+            if let Some(leave) = leave {
+                leave.await;
+            }
+            journal.mark_ended(run).await
+        };
+        spawn_unless_ready(work.boxed(), |_| {});
     }
 
     /// Lists failures whose notes a crash may have lost, but for those that were decided about.
@@ -43,10 +94,8 @@ impl ShardContext {
     /// open note: a start that finds the note of an ended run does the rest. A run whose journal is in memory only is listed in
     /// memory.
     pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
-        let Some(result) = run.result() else { return };
+        let Some(listing) = listing_of(run) else { return };
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
-        let Submission { at: submitted_at, agent, .. } = &**run.submission();
-        let listing = Listing { submitted_at: *submitted_at, agent: agent.clone(), outcome: result.outcome.name() };
         let leave = self.leave_conversation(run, durability);
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
         let work = match (leave, inboxes) {

@@ -8,15 +8,16 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::env::Now;
-use crate::messages::{AgentName, Durability, RequestId, RunEvent, RunId, TurnId, Unacknowledged};
-use crate::storage::StorageError;
+use crate::messages::{AgentName, Durability, RequestId, RunEvent, RunId, TurnId, Unacknowledged, visible};
+use crate::storage::{Losses, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::{Effect, Phase, Run};
-use crate::supervision::runs::rules::snapshot::{self, Loaded};
+use crate::supervision::runs::rules::snapshot::{self, Loaded, Parts};
 use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
+use crate::supervision::runs::shard::run_reader::FreeRun;
 use crate::supervision::runs::shard::timers::Timer;
 
 use super::context::ShardContext;
@@ -32,17 +33,11 @@ impl RunShard {
         tokio::spawn(async move {
             let read = async {
                 if new_process {
-                    shared.ownership.check_is_free(run).await?;
+                    shared.take_over(run).await
+                } else {
+                    let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
+                    Ok((Box::new(replayed(parts)?), Vec::new()))
                 }
-                let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
-                // Not retried: the reducer would panic again.
-                let loaded = catch_unwind(AssertUnwindSafe(|| parts.replay()));
-                let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
-                if new_process {
-                    shared.check_hosts(&loaded)?;
-                    shared.ownership.take(run).await?;
-                }
-                Ok(Box::new(loaded))
             };
             let loaded = match AssertUnwindSafe(read).catch_unwind().await {
                 Ok(loaded) => loaded,
@@ -57,11 +52,11 @@ impl RunShard {
         &mut self,
         run: RunId,
         (new_process, recovery): (bool, Option<RecoveryBarrier>),
-        loaded: Result<Box<Loaded>, LoadError>,
+        loaded: Result<(Box<Loaded>, Vec<Arc<str>>), LoadError>,
         now: Now,
     ) {
-        let Loaded { run: fold, last, failures } = match loaded {
-            Ok(loaded) => *loaded,
+        let (Loaded { run: fold, last, failures }, lost) = match loaded {
+            Ok((loaded, lost)) => (*loaded, lost),
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
         let Some(fold) = fold else {
@@ -91,24 +86,27 @@ impl RunShard {
         // If it was not taken over, the failed commit may have been the one with the note.
         (live.is_noted_open, live.is_recovered) = (new_process, true);
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
+        let poison = (lost.len() >= Losses::MAX && live.run.is_at_work(now.wall)).then(|| poison(&lost));
+        if let Some(why) = &poison {
+            tracing::error!(parent: None, %run, why = &**why, "the run is not executed again until a person has looked at it");
+        }
         let open: Vec<u32> = live.run.open_turns().collect();
         for number in open {
             let Some(turn) = live.run.turn(number) else { continue };
             let waiter = live.run.waiter_of(turn.branch);
             self.shared.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
-            match turn.phase() {
-                Phase::Leased if turn.recoveries >= self.shared.max_recoveries => {
+            let attention = |why| RunEvent::NeedsAttention { turn: number, has_changed: false, why, at: now.wall };
+            match (turn.phase(), &poison) {
+                (Phase::Leased | Phase::Backoff { .. }, Some(why)) => live.absorb(attention(Arc::clone(why))),
+                (Phase::Leased, None) if turn.recoveries >= self.shared.max_recoveries => {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
-                    live.absorb(RunEvent::NeedsAttention {
-                        turn: number,
-                        has_changed: false,
-                        why: why.into(),
-                        at: now.wall,
-                    });
+                    live.absorb(attention(why.into()));
                 }
-                Phase::Leased => live.on_commit.push(OnCommit::Redispatch(number)),
-                Phase::Backoff { until } => live.on_commit.push(OnCommit::Effect(Effect::Retry(number, *until))),
-                Phase::NeedsAttention { .. } | Phase::Interrupted => {}
+                (Phase::Leased, None) => live.on_commit.push(OnCommit::Redispatch(number)),
+                (Phase::Backoff { until }, None) => {
+                    live.on_commit.push(OnCommit::Effect(Effect::Retry(number, *until)));
+                }
+                (Phase::NeedsAttention { .. } | Phase::Interrupted, _) => {}
             }
         }
         let deadlines = live.run.delegation_deadlines().chain(live.run.question_deadlines());
@@ -139,6 +137,7 @@ impl RunShard {
     fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(parent: None, %run, why, "run is quarantined; other runs continue");
         self.shared.quarantine.lock().insert(run, why.to_owned());
+        self.shared.ownership.forget_left(run);
         self.shared.roster.remove(run);
     }
 
@@ -150,7 +149,41 @@ impl RunShard {
     }
 }
 
+/// Why a run is not executed again after boards have ended with it.
+fn poison(lost: &[Arc<str>]) -> Arc<str> {
+    let names: Vec<String> = lost.iter().map(|name| visible(&name.chars().take(64).collect::<String>())).collect();
+    let names = names.join(", ");
+    let text = format!(
+        "poison run: the boards {names} ended while they worked on it, one after the other, and it got no further. Find out what \
+         ended them; then restart its turns, or cancel it"
+    );
+    text.into()
+}
+
+/// A reducer that panics would panic again: it is not retried.
+fn replayed(parts: Parts) -> Result<Loaded, LoadError> {
+    catch_unwind(AssertUnwindSafe(|| parts.replay())).map_err(|panic| LoadError::Panicked(panic_text(&*panic)))
+}
+
 impl ShardContext {
+    /// Reads a run that no other board works on, and makes it this board's. With it are the boards that ended one after the other
+    /// while they worked on it.
+    async fn take_over(&self, run: RunId) -> Result<(Box<Loaded>, Vec<Arc<str>>), LoadError> {
+        let _permit = self.reader.permit().await;
+        loop {
+            let FreeRun { noted, parts } = self.reader.read(run).await?;
+            let loaded = replayed(parts)?;
+            self.check_hosts(&loaded)?;
+            let is_at_work = loaded.run.as_ref().is_some_and(|run| run.is_at_work(self.env.now().wall));
+            let losses = self.ownership.losses(noted.as_ref(), loaded.last, is_at_work);
+            let lost = losses.boards.clone();
+            // If another board was faster, the run may have got further.
+            if self.ownership.take(run, noted.as_ref(), losses).await? {
+                return Ok((Box::new(loaded), lost));
+            }
+        }
+    }
+
     /// Leaves a run to other boards that has open turns of agents which this one does not have. If it reaches all of them, it takes the
     /// run the next time, unless a board that has them was first.
     fn check_hosts(&self, loaded: &Loaded) -> Result<(), LoadError> {

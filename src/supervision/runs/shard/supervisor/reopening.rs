@@ -39,7 +39,7 @@ impl RunShard {
                 match conflicted.durability().unwrap_or(shared.durability) {
                     // No other process can have it.
                     Durability::Memory => {}
-                    Durability::Buffered | Durability::Sync => shared.ownership.take(run).await?,
+                    Durability::Buffered | Durability::Sync => shared.ownership.take_ended(run).await?,
                 }
                 Ok((conflicted, parts.last))
             };

@@ -1,7 +1,7 @@
 //! A run shard: the runs of one run supervisor in memory, and what each message does to them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,12 +100,19 @@ impl RunShard {
             }
             ShardMessage::Loaded { run, loaded: Err(LoadError::Held { owner, left }), .. } => {
                 tracing::info!(parent: None, %run, owner = &*owner, ?left, "another board works on the run");
+                self.shared.ownership.forget_left(run);
                 self.let_go(run);
                 None
             }
             ShardMessage::Loaded { run, loaded: Err(LoadError::NotHosted { agents }), .. } => {
                 tracing::warn!(parent: None, %run, ?agents, "the run is left to boards that have its agents");
                 self.shared.ownership.leave(run, agents);
+                self.let_go(run);
+                None
+            }
+            ShardMessage::Loaded { run, loaded: Err(LoadError::NewerFormat { format }), .. } => {
+                tracing::warn!(parent: None, %run, format, "the run is left to boards that read its records");
+                self.shared.ownership.leave(run, BTreeSet::new());
                 self.let_go(run);
                 None
             }

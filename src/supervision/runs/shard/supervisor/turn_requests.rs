@@ -4,6 +4,7 @@ use tokio::sync::oneshot;
 
 use crate::env::Mutant;
 use crate::messages::{Consent, Intent, RunEvent, Verdict};
+use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::once::{self, Decided};
@@ -40,14 +41,24 @@ pub(super) fn on_request(
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Summary(text) => live.absorb(RunEvent::Summarized { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
-        TurnRequest::Reserve { tokens, cost, charged, of_agent, continues } => {
-            if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues) {
+        TurnRequest::Reserve { tokens, cost, charged, of_agent, continues, is_share } => {
+            let earlier = is_share.then(|| live.run.budget().share_left_by_attempt_before(number)).flatten();
+            if let Some((ordinal, share)) = earlier {
+                let answer = TurnReply::Shared { number: ordinal, is_new: false, share };
+                live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
+                return;
+            }
+            if let Some(ordinal) =
+                live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues && !is_share)
+            {
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
             }
             let ordinal = live.run.budget().next_reservation();
             let sub_budget = live.run.branch_of(turn).brief.sub_budget;
             let budget = live.run.budget();
+            let share = if is_share { budget.share(sub_budget) } else { Share { tokens, cost } };
+            let Share { tokens, cost } = share;
             let answer = budget.check_call(sub_budget, tokens, cost);
             let answer = answer.and_then(|()| budget.check_agent(turn.agent(), of_agent, tokens, cost));
             let verdict = match &answer {
@@ -55,7 +66,10 @@ pub(super) fn on_request(
                 Err(refusal) => Verdict::Refused(refusal.clone()),
             };
             live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at), cost, charged });
-            let answer = TurnReply::Reserved(answer.map(|()| ordinal));
+            let answer = match answer {
+                Ok(()) if is_share => TurnReply::Shared { number: ordinal, is_new: true, share },
+                answer => TurnReply::Reserved(answer.map(|()| ordinal)),
+            };
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
         }
         TurnRequest::Status { waits } => {

@@ -1,0 +1,323 @@
+//! The notes of open runs: which board works on a run, in which format its records are, and which boards ended while they worked on
+//! it. A note is written with a run's first record and removed with its last one or after it, so that a start finds every unfinished
+//! run without reading the finished ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::{BoardEntry, BoardInfo, Durability, RunEvent, RunId};
+use crate::storage::{Entry, Expected, Key, Revision, Rider, Sequence, SessionInfo, StorageError, StorageFuture};
+
+use super::{Journal, OPEN, PAGE, run_of};
+
+/// The newest format of records that this build reads, and the one in which it writes: with one format, every board reads that.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What the note of an open run says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenNote {
+    /// The id of the board that works on the run.
+    pub(crate) owner: Arc<str>,
+    /// The format of the run's records. Only boards that read it take the run over.
+    pub(crate) format: u32,
+    /// The boards that ended while they worked on the run.
+    pub(crate) losses: Losses,
+}
+
+/// A note, with the revision at which it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Noted {
+    pub(crate) note: OpenNote,
+    pub(crate) revision: Revision,
+}
+
+impl Noted {
+    fn of(entry: Entry) -> Self {
+        Self { note: OpenNote::of_bytes(&entry.value), revision: entry.revision }
+    }
+}
+
+/// The boards whose leases ran out while they worked on a run, one after the other, without a new record of the run in between.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// Their names, at most [`Losses::MAX`]: the last ones.
+    pub(crate) boards: Vec<Arc<str>>,
+    /// The last record of the run when it was taken over.
+    last: Sequence,
+}
+
+impl Losses {
+    /// After so many the run is not executed again until a person has looked at it.
+    pub(crate) const MAX: usize = 3;
+
+    /// The losses of a run that is taken over when its last record is `last`; `lost` is the board that has left it, if its lease ran
+    /// out.
+    #[must_use]
+    pub(crate) fn and(&self, lost: Option<Arc<str>>, last: Sequence) -> Self {
+        // A board that got no further has written one record: that it has taken the run over.
+        let is_further = last > self.last.saturating_add(1);
+        let mut boards = if is_further { Vec::new() } else { self.boards.clone() };
+        boards.extend(lost);
+        boards.drain(..boards.len().saturating_sub(Self::MAX));
+        Self { boards, last }
+    }
+}
+
+/// What follows a line break after the owner in a note, if there is anything to say. No id of a board has a line break.
+#[derive(Serialize, Deserialize)]
+struct More {
+    #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
+    format: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<Arc<str>>,
+    #[serde(default)]
+    last: Sequence,
+}
+
+fn first_format() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first_format(format: &u32) -> bool {
+    *format == first_format()
+}
+
+impl OpenNote {
+    /// The note of a run that a board of this build has begun, or takes over.
+    #[must_use]
+    pub(crate) fn new(owner: &str, losses: Losses) -> Self {
+        Self { owner: owner.into(), format: FORMAT, losses }
+    }
+
+    fn to_bytes(&self) -> Arc<[u8]> {
+        let Self { owner, format, losses: Losses { boards, last } } = self;
+        if *format == first_format() && boards.is_empty() {
+            return Arc::from(owner.as_bytes());
+        }
+        let more = More { format: *format, lost: boards.clone(), last: *last };
+        let more = serde_json::to_string(&more).unwrap_or_default();
+        Arc::from(format!("{owner}\n{more}").into_bytes())
+    }
+
+    fn of_bytes(value: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(value);
+        let Some((owner, more)) = text.split_once('\n') else { return Self::new(&text, Losses::default()) };
+        let (format, losses) = match serde_json::from_str(more) {
+            Ok(More { format, lost, last }) => (format, Losses { boards: lost, last }),
+            // A later build wrote it.
+            Err(_) => (u32::MAX, Losses::default()),
+        };
+        Self { owner: owner.into(), format, losses }
+    }
+}
+
+impl Journal {
+    /// Writes the first record of a run, with the note of [`Journal::mark_open`]: a board that starts on the store takes the run
+    /// over, unless a board of the name `owner` works.
+    ///
+    /// # Errors
+    /// [`StorageError::WrongSequence`] if the run has records already; what the store reports.
+    pub fn begin(
+        &self,
+        run: RunId,
+        owner: &str,
+        events: &[RunEvent],
+        durability: Durability,
+    ) -> StorageFuture<Sequence> {
+        self.append_with((&Self::stream(run), 0), events, durability, vec![Self::open_note(run, owner)])
+    }
+
+    /// The note of [`Journal::mark_open`], to be written with the first record of a run.
+    pub(crate) fn open_note(run: RunId, owner: &str) -> Rider {
+        let value = OpenNote::new(owner, Losses::default()).to_bytes();
+        Rider::Put { key: Self::key_of(OPEN, run), value }
+    }
+
+    /// The removal of the note of [`Journal::mark_open`] with the last record of a run.
+    pub(crate) fn no_open_note(run: RunId) -> Rider {
+        Rider::Delete { key: Self::key_of(OPEN, run) }
+    }
+
+    /// Notes that a run is unfinished, and which board works on it. A note too many does no harm.
+    pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
+        self.note(Self::key_of(OPEN, run), OpenNote::new(owner, Losses::default()).to_bytes())
+    }
+
+    /// Removes the note of [`Journal::mark_open`].
+    pub(crate) fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+        self.delete(Self::key_of(OPEN, run))
+    }
+
+    /// The note of an open run.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn note_of(&self, run: RunId) -> Result<Option<Noted>, StorageError> {
+        Ok(self.storage.get(&Self::key_of(OPEN, run)).await?.map(Noted::of))
+    }
+
+    /// The board in the note of an open run.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn owner_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+        Ok(self.note_of(run).await?.map(|noted| noted.note.owner))
+    }
+
+    /// The notes of several runs, in their order.
+    ///
+    /// # Errors
+    /// What the store reports of the call; each note has its own errors.
+    pub(crate) async fn notes_of(
+        &self,
+        runs: &[RunId],
+    ) -> Result<Vec<Result<Option<Noted>, StorageError>>, StorageError> {
+        let keys: Vec<Key> = runs.iter().map(|run| Self::key_of(OPEN, *run)).collect();
+        let entries = self.storage.get_many(&keys).await?.into_iter();
+        Ok(entries.map(|entry| entry.map(|entry| entry.map(Noted::of))).collect())
+    }
+
+    /// Writes the note of an open run in place of the one that was read, or where none was.
+    ///
+    /// # Errors
+    /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
+    pub(crate) async fn take_note(
+        &self,
+        run: RunId,
+        note: &OpenNote,
+        before: Option<Revision>,
+    ) -> Result<(), StorageError> {
+        let expected = before.map_or(Expected::Absent, Expected::Revision);
+        self.write_note(Self::key_of(OPEN, run), note.to_bytes(), expected).await.map(|_| ())
+    }
+
+    /// The runs that have a note.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn open_runs(&self) -> Result<Vec<RunId>, StorageError> {
+        Ok(self.open_notes().await?.into_iter().map(|(run, _)| run).collect())
+    }
+
+    /// The runs that have a note, with the boards that are in the notes.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
+        let prefix = Key::new([OPEN]).children();
+        let note = |(key, entry): &(Key, Entry)| Some((run_of(key)?, OpenNote::of_bytes(&entry.value).owner));
+        let (mut runs, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
+            runs.extend(page.iter().filter_map(note));
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
+                _ => return Ok(runs),
+            }
+        }
+    }
+
+    /// The board that works on a run: `None` if the run has ended or was never journaled, or if the board's lease has run out. It is a
+    /// look alone: a board whose lease has run out may renew it, as long as no other one has ended its session.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+        let Some(owner) = self.owner_of(run).await? else { return Ok(None) };
+        let session = self.session_of(&owner).await?;
+        Ok(session.filter(|(session, _)| !session.left.is_zero()).map(|_| owner))
+    }
+
+    /// As [`Journal::board_of`], but with `None` also nothing that an earlier board of the run writes can come any more: a board whose
+    /// lease had run out was ended.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn board_or_free(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+        let Some(owner) = self.owner_of(run).await? else { return Ok(None) };
+        Ok(self.lease_of(&owner).await?.map(|_| owner))
+    }
+
+    /// The boards on the store that live, and those that are gone and have left runs, by the numbers of their sessions.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
+        let entry = |session: SessionInfo| BoardEntry {
+            name: session.name,
+            session: session.id.0,
+            left: session.left,
+            info: BoardInfo::read(&session.about).unwrap_or_default(),
+        };
+        Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
+    }
+
+    /// The session of the board of this id, unless that was forgotten.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn session_of(&self, board: &str) -> Result<Option<(SessionInfo, BoardInfo)>, StorageError> {
+        let sessions = self.storage.sessions().await?.into_iter();
+        let mut boards = sessions.filter_map(|session| Some((BoardInfo::read(&session.about)?, session)));
+        Ok(boards.find(|(info, _)| &*info.id == board).map(|(info, session)| (session, info)))
+    }
+
+    /// How long the lease of the board of this id lasts; `None` once nothing that it writes can come any more: its lease had run out,
+    /// and it was ended.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn lease_of(&self, board: &str) -> Result<Option<Duration>, StorageError> {
+        let Some((session, _)) = self.session_of(board).await? else { return Ok(None) };
+        match self.storage.end_session(session.id, true).await {
+            Ok(()) => Ok(None),
+            Err(StorageError::SessionLives { left }) => Ok(Some(left)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|name| Arc::from(*name)).collect()
+    }
+
+    #[test]
+    fn a_note_without_losses_is_the_owner_alone_as_in_the_first_stores() {
+        let note = OpenNote::new("board", Losses::default());
+        assert_eq!(*note.to_bytes(), *b"board");
+        assert_eq!(OpenNote::of_bytes(b"board"), note);
+    }
+
+    #[test]
+    fn a_note_reads_back_its_losses_and_one_that_a_later_build_wrote_is_of_a_newer_format() {
+        let losses = Losses::default().and(Some("a".into()), 5).and(Some("b".into()), 6);
+        let note = OpenNote::new("board", losses);
+        assert_eq!(&*note.to_bytes(), b"board\n{\"lost\":[\"a\",\"b\"],\"last\":6}".as_slice());
+        assert_eq!(OpenNote::of_bytes(&note.to_bytes()), note);
+        let newer = |more: &str| OpenNote::of_bytes(format!("board\n{more}").as_bytes());
+        assert_eq!((newer("{\"format\":2,\"x\":1}").format, newer("other").format), (2, u32::MAX));
+        assert_eq!(&*newer("other").owner, "board");
+    }
+
+    #[test]
+    fn losses_count_in_a_row_until_the_run_has_a_record_beside_those_of_take_overs() {
+        let first = Losses::default().and(Some("a".into()), 5);
+        assert_eq!(first.and(Some("b".into()), 6).boards, names(&["a", "b"]));
+        assert_eq!(first.and(Some("b".into()), 5).boards, names(&["a", "b"]), "the heir ended before its first record");
+        assert_eq!(
+            first.and(None, 6).and(Some("b".into()), 7).boards,
+            names(&["a", "b"]),
+            "a handover changes nothing"
+        );
+        assert_eq!(first.and(Some("b".into()), 7).boards, names(&["b"]), "it has got further");
+        let many = first.and(Some("b".into()), 6).and(Some("c".into()), 7).and(Some("d".into()), 8);
+        assert_eq!(many.boards, names(&["b", "c", "d"]));
+    }
+}
