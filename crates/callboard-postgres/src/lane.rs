@@ -60,7 +60,7 @@ impl Lane {
     /// Registers the lane on the server.
     pub(crate) async fn register(&mut self) -> Result<(), StorageError> {
         let client = self.link.client().await?;
-        let statement = self.config.in_schema("INSERT INTO callboard.lanes DEFAULT VALUES RETURNING lane");
+        let statement = self.config.in_schema("SELECT callboard.register_lane()");
         let row = client.query_typed_one(&statement, &[]).await;
         self.id = row.and_then(|row| row.try_get(0)).map_err(|error| unavailable(&shown(&error)))?;
         self.last_batch = 0;
