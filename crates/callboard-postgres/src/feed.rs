@@ -70,9 +70,12 @@ impl Feed {
             let mut seen: Option<Seen> = None;
             // Notices are trusted until a look without one finds something.
             let (mut is_trusted, mut is_due) = (true, false);
-            while self.watchers.any() {
+            loop {
                 let made = self.made.load(Ordering::SeqCst);
                 let prefixes = self.watchers.prefixes();
+                if prefixes.is_empty() {
+                    break;
+                }
                 let places: Vec<Places> = prefixes.iter().map(|prefix| Places::of(&config.schema, prefix)).collect();
                 let channels = places.iter().filter_map(|places| places.channel()).collect();
                 let mut hears = ear.listen(&channels, &reader).await && !places.contains(&Places::Several);
@@ -95,7 +98,9 @@ impl Feed {
                             }
                             let changes: Vec<_> = rows.iter().filter_map(change).collect();
                             is_trusted &= !is_due || changes.is_empty();
-                            self.watchers.publish(|| changes);
+                            for (key, revision, change) in changes {
+                                self.watchers.publish(&key, revision, || change);
+                            }
                             seen = Some(now);
                             self.covered.send_replace(made);
                         }
@@ -188,12 +193,12 @@ async fn ask(link: &Link, statement: &str, parameters: &[Parameter<'_>]) -> Resu
     rows.map_err(|error| unavailable(&shown(&error)))
 }
 
-/// The change of a row, with its revision.
-fn change(row: &Row) -> Option<(Revision, Change)> {
+/// The change of a row, with its key and revision.
+fn change(row: &Row) -> Option<(Key, Revision, Change)> {
     let key = Key::from_bytes(row.try_get(3).ok()?)?;
     let (changed, revision): (i64, Option<i64>) = (row.try_get(4).ok()?, row.try_get(5).ok()?);
-    let Some(revision) = revision else { return Some((from_server(changed), Change::Deleted(key))) };
+    let Some(revision) = revision else { return Some((key.clone(), from_server(changed), Change::Deleted(key))) };
     let (expires, value): (Option<i64>, &[u8]) = (row.try_get(6).ok()?, row.try_get(7).ok()?);
     let (revision, expires_at) = (from_server(revision), expires.map(|at| Timestamp::from_millis(from_server(at))));
-    Some((revision, Change::Put(key, Entry { value: value.into(), revision, expires_at })))
+    Some((key.clone(), revision, Change::Put(key, Entry { value: value.into(), revision, expires_at })))
 }

@@ -106,7 +106,7 @@ impl Lane {
                 for Waiting { operation, answer, permit } in batch {
                     let (own, others) = left.split_at(operation.steps().count());
                     left = others;
-                    self.watchers.publish(|| operation.changes(own));
+                    operation.publish(own, &self.watchers);
                     self.notices.add(operation.channels(&self.config.schema, own));
                     let _ = answer.send(operation.answer(own[0]));
                     drop(permit);
