@@ -10,7 +10,11 @@ pub(crate) fn check_key(key: &Key) -> Result<(), StorageError> {
     check("a key", key.as_bytes().len(), Key::MAX)
 }
 
-pub(crate) fn check_append(append: &Append) -> Result<(), StorageError> {
+/// Refuses an append that is too large for any store. For makers of stores.
+///
+/// # Errors
+/// [`StorageError::TooLarge`].
+pub fn check_append(append: &Append) -> Result<(), StorageError> {
     check_key(&append.stream)?;
     check("a record", append.payload.len(), Record::MAX)?;
     append.riders.iter().try_for_each(|rider| match rider {
@@ -19,7 +23,11 @@ pub(crate) fn check_append(append: &Append) -> Result<(), StorageError> {
     })
 }
 
-pub(crate) fn check_put(put: &Put) -> Result<(), StorageError> {
+/// As [`check_append`], of a value.
+///
+/// # Errors
+/// [`StorageError::TooLarge`].
+pub fn check_put(put: &Put) -> Result<(), StorageError> {
     check_value(&put.key, &put.value)
 }
 

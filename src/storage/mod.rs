@@ -32,9 +32,11 @@ pub use self::error::StorageError;
 pub use self::journal::Journal;
 pub(crate) use self::journal::{CONTEXT, FORMAT, Forgotten, History, LetterNote, Listing, Losses, Noted, OpenNote};
 pub use self::key::{Key, KeyPrefix};
+pub use self::limits::{check_append, check_put};
 pub use self::memory::Memory;
 pub use self::shutdown::ShutdownPolicy;
 #[cfg(feature = "sled")]
 pub use self::sled::{Sled, SledStats};
 pub use self::transfer::{Transfer, TransferError};
+pub use self::watchers::Watchers;
 pub use crate::messages::Durability;

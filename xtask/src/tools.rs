@@ -72,8 +72,10 @@ fn provide_chromium() {
     provide_of_system(NAMES[0], &NAMES, "the search of sites is");
 }
 
-/// The store in PostgreSQL is tried with servers that its tests start themselves, so none is started by the package; and through a pooler.
+/// The store in PostgreSQL is tried with servers that its tests start themselves, so none is started by the package; through a pooler, and
+/// by processes with a wrong clock.
 fn provide_postgres() {
+    provide_of_system("faketime", &["faketime"], "tests of the store in PostgreSQL fail, not");
     provide_of_system("pgbouncer", &["pgbouncer"], "tests of the store in PostgreSQL fail, not");
     const COMMON: &str = "postgresql-common";
     let folder = std::path::Path::new("/usr/lib/postgresql");

@@ -13,7 +13,7 @@ use callboard::storage::{Change, Entry, Key, KeyPrefix, Revision, StorageError, 
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresConfig;
 use crate::ear::Ear;
@@ -63,36 +63,45 @@ impl Feed {
 
     /// Looks for changes while anyone watches. `reader` serves while the feed's own connection is not open.
     pub(crate) async fn run(&self, config: Arc<PostgresConfig>, tls: Tls, reader: Link, lane: watch::Receiver<i64>) {
-        let statement = config.in_schema(LOOK);
+        let (begin, since) = (config.in_schema(BEGIN), config.in_schema(LOOK));
         loop {
             self.look.notified().await;
             let mut ear = Ear::open(Arc::clone(&config), tls.clone(), lane.clone());
-            let mut seen: Option<(String, i64)> = None;
+            let mut seen: Option<Seen> = None;
             // Notices are trusted until a look without one finds something.
             let (mut is_trusted, mut is_due) = (true, false);
-            while self.watchers.any() {
+            loop {
                 let made = self.made.load(Ordering::SeqCst);
                 let prefixes = self.watchers.prefixes();
+                if prefixes.is_empty() {
+                    break;
+                }
                 let places: Vec<Places> = prefixes.iter().map(|prefix| Places::of(&config.schema, prefix)).collect();
                 let channels = places.iter().filter_map(|places| places.channel()).collect();
                 let mut hears = ear.listen(&channels, &reader).await && !places.contains(&Places::Several);
                 self.watchers.turn();
                 let link = if ear.link.open_client().is_some() { &ear.link } else { &reader };
-                let seen_before = seen.as_ref().map(|(snapshot, _)| snapshot);
+                let snapshot = seen.as_ref().map(|seen| &seen.snapshot);
                 let lane_id = *lane.borrow();
-                let looking = look(&config, link, &statement, seen_before, lane_id, &prefixes);
+                let looking = async {
+                    match snapshot {
+                        None => ask(link, &begin, &[]).await,
+                        Some(snapshot) => look(&config, link, &since, snapshot, lane_id, &prefixes).await,
+                    }
+                };
                 let looked = timeout(config.patience, looking).await;
                 match looked {
                     Ok(Ok(rows)) => {
-                        let first = rows.first().and_then(|row| Some((row.try_get(0).ok()?, row.try_get(1).ok()?)));
-                        if let Some((snapshot, at)) = first {
-                            if seen.is_some_and(|(_, before)| at - before > KEPT / 2) {
+                        if let Some(now) = rows.first().and_then(Seen::of) {
+                            if seen.as_ref().is_some_and(|before| now.may_miss_since(before)) {
                                 self.watchers.miss();
                             }
                             let changes: Vec<_> = rows.iter().filter_map(change).collect();
                             is_trusted &= !is_due || changes.is_empty();
-                            self.watchers.publish(|| changes);
-                            seen = Some((snapshot, at));
+                            for (key, revision, change) in changes {
+                                self.watchers.publish(&key, revision, || change);
+                            }
+                            seen = Some(now);
                             self.covered.send_replace(made);
                         }
                     }
@@ -119,11 +128,31 @@ impl Feed {
     }
 }
 
-const BEGIN: &str = "SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/// What a look has seen.
+struct Seen {
+    snapshot: String,
+    /// The server's time, in milliseconds.
+    at: i64,
+    timeline: i64,
+}
 
-/// The first columns are the snapshot and the server's time, in every row; a row without a key has nothing else.
+impl Seen {
+    fn of(row: &Row) -> Option<Self> {
+        Some(Self { snapshot: row.try_get(0).ok()?, at: row.try_get(1).ok()?, timeline: row.try_get(2).ok()? })
+    }
+
+    /// Rows of changes may have been removed; and transactions of another timeline have numbers of their own.
+    fn may_miss_since(&self, before: &Self) -> bool {
+        self.timeline != before.timeline || self.at - before.at > KEPT / 2
+    }
+}
+
+const BEGIN: &str = "
+    SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, callboard.timeline()";
+
+/// The first columns are those of [`BEGIN`], in every row; a row without a key has nothing else.
 const LOOK: &str = "
-    SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, found.key, found.changed, e.revision, e.expires, e.value
+    SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, callboard.timeline(), found.key, found.changed, e.revision, e.expires, e.value
     FROM (VALUES (1)) AS once LEFT JOIN (
         SELECT key, max(revision) AS changed FROM callboard.changes
         WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
@@ -135,41 +164,41 @@ const LOOK: &str = "
     LEFT JOIN callboard.entries AS e ON e.key = found.key AND (e.expires IS NULL OR e.expires > callboard.millis($3))
     ORDER BY coalesce(e.revision, found.changed)";
 
-/// What is new under these prefixes since a snapshot; without one, only the snapshot of the beginning.
+/// What is new under these prefixes since a snapshot.
 async fn look(
     config: &PostgresConfig,
     link: &Link,
     statement: &str,
-    seen: Option<&String>,
+    snapshot: &String,
     lane: i64,
     prefixes: &[KeyPrefix],
 ) -> Result<Vec<Row>, StorageError> {
-    let client = link.client().await?;
-    let rows = match seen {
-        None => client.query_typed(BEGIN, &[]).await,
-        Some(seen) => {
-            let moment = config.moment();
-            let (firsts, beyond): (Vec<&[u8]>, Vec<Option<Vec<u8>>>) =
-                prefixes.iter().map(|prefix| (prefix.as_bytes(), end_of(prefix))).unzip();
-            let parameters = [
-                (seen as _, Type::TEXT),
-                (&lane as _, Type::INT8),
-                (&moment as _, Type::INT8),
-                (&firsts as _, Type::BYTEA_ARRAY),
-                (&beyond as _, Type::BYTEA_ARRAY),
-            ];
-            client.query_typed(statement, &parameters).await
-        }
-    };
+    let moment = config.moment();
+    let (firsts, beyond): (Vec<&[u8]>, Vec<Option<Vec<u8>>>) =
+        prefixes.iter().map(|prefix| (prefix.as_bytes(), end_of(prefix))).unzip();
+    let parameters = [
+        (snapshot as _, Type::TEXT),
+        (&lane as _, Type::INT8),
+        (&moment as _, Type::INT8),
+        (&firsts as _, Type::BYTEA_ARRAY),
+        (&beyond as _, Type::BYTEA_ARRAY),
+    ];
+    ask(link, statement, &parameters).await
+}
+
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+async fn ask(link: &Link, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StorageError> {
+    let rows = link.client().await?.query_typed(statement, parameters).await;
     rows.map_err(|error| unavailable(&shown(&error)))
 }
 
-/// The change of a row, with its revision.
-fn change(row: &Row) -> Option<(Revision, Change)> {
-    let key = Key::from_bytes(row.try_get(2).ok()?)?;
-    let (changed, revision): (i64, Option<i64>) = (row.try_get(3).ok()?, row.try_get(4).ok()?);
-    let Some(revision) = revision else { return Some((from_server(changed), Change::Deleted(key))) };
-    let (expires, value): (Option<i64>, &[u8]) = (row.try_get(5).ok()?, row.try_get(6).ok()?);
+/// The change of a row, with its key and revision.
+fn change(row: &Row) -> Option<(Key, Revision, Change)> {
+    let key = Key::from_bytes(row.try_get(3).ok()?)?;
+    let (changed, revision): (i64, Option<i64>) = (row.try_get(4).ok()?, row.try_get(5).ok()?);
+    let Some(revision) = revision else { return Some((key.clone(), from_server(changed), Change::Deleted(key))) };
+    let (expires, value): (Option<i64>, &[u8]) = (row.try_get(6).ok()?, row.try_get(7).ok()?);
     let (revision, expires_at) = (from_server(revision), expires.map(|at| Timestamp::from_millis(from_server(at))));
-    Some((revision, Change::Put(key, Entry { value: value.into(), revision, expires_at })))
+    Some((key.clone(), revision, Change::Put(key, Entry { value: value.into(), revision, expires_at })))
 }

@@ -60,7 +60,7 @@ impl Lane {
     /// Registers the lane on the server.
     pub(crate) async fn register(&mut self) -> Result<(), StorageError> {
         let client = self.link.client().await?;
-        let statement = self.config.in_schema("INSERT INTO callboard.lanes DEFAULT VALUES RETURNING lane");
+        let statement = self.config.in_schema("SELECT callboard.register_lane()");
         let row = client.query_typed_one(&statement, &[]).await;
         self.id = row.and_then(|row| row.try_get(0)).map_err(|error| unavailable(&shown(&error)))?;
         self.last_batch = 0;
@@ -106,7 +106,7 @@ impl Lane {
                 for Waiting { operation, answer, permit } in batch {
                     let (own, others) = left.split_at(operation.steps().count());
                     left = others;
-                    self.watchers.publish(|| operation.changes(own));
+                    operation.publish(own, &self.watchers);
                     self.notices.add(operation.channels(&self.config.schema, own));
                     let _ = answer.send(operation.answer(own[0]));
                     drop(permit);

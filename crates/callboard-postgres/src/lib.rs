@@ -33,7 +33,6 @@ mod readers;
 mod reading;
 mod report;
 mod schema;
-mod sizes;
 mod store;
 mod thread;
 mod tls;

@@ -242,8 +242,8 @@ impl Failure {
         let Some(code) = error.code() else { return Self::Broken };
         match code.code() {
             "40001" | "40P01" | "55P03" | "57014" => Self::TakenBack,
-            // Read-only: the server has become a standby.
-            "25006" | "53300" => Self::Broken,
+            // Read-only, or in recovery: the server is a standby.
+            "25006" | "55000" | "53300" => Self::Broken,
             "CB001" => Self::LaneGone,
             "XX001" | "XX002" => Self::Damaged,
             code if code.starts_with("57P") || code.starts_with("08") => Self::Broken,

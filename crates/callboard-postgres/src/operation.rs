@@ -8,6 +8,7 @@ use callboard::storage::{
 };
 
 use crate::place::Channel;
+use crate::watchers::Watchers;
 
 /// A write that waits for its batch.
 #[derive(Clone, Debug)]
@@ -116,9 +117,12 @@ impl Operation {
         }
     }
 
-    /// The changes of values that watches see, of the verdicts on its steps.
-    pub(crate) fn changes(&self, verdicts: &[Verdict]) -> Vec<(Revision, Change)> {
-        self.steps().zip(verdicts).filter_map(|(step, verdict)| step.change(self, *verdict)).collect()
+    /// Shows this handle's watches what the write has changed.
+    pub(crate) fn publish(&self, verdicts: &[Verdict], watchers: &Watchers) {
+        for (step, verdict) in self.steps().zip(verdicts).filter(|(step, verdict)| step.changes_value(**verdict)) {
+            let revision = from_server(verdict.number);
+            watchers.publish(step.key, revision, || step.change(self, revision, *verdict));
+        }
     }
 
     /// The channels of other handles that watch what the write has changed.
@@ -134,22 +138,16 @@ impl Step<'_> {
         matches!(self.kind, 2 | 3 | 5 | 6) && verdict.outcome == 0 && verdict.number > 0
     }
 
-    fn change(&self, operation: &Operation, verdict: Verdict) -> Option<(Revision, Change)> {
-        if !self.changes_value(verdict) {
-            return None;
-        }
-        let revision = from_server(verdict.number);
-        let put = |value: &Arc<[u8]>| {
-            let ends = Timestamp::from_millis(from_server(verdict.moment.saturating_add(self.second)));
-            let entry = Entry { value: Arc::clone(value), revision, expires_at: (self.second >= 0).then_some(ends) };
-            Some((revision, Change::Put(self.key.clone(), entry)))
-        };
-        match (self.kind, operation) {
-            (2, Operation::Put(written)) => put(&written.value),
+    fn change(&self, operation: &Operation, revision: Revision, verdict: Verdict) -> Change {
+        let value = match operation {
+            Operation::Put(put) => Arc::clone(&put.value),
             // A copy, as a step only borrows: values of riders are short.
-            (5, _) => put(&self.body.into()),
-            (3 | 6, _) => Some((revision, Change::Deleted(self.key.clone()))),
-            _ => None,
-        }
+            Operation::Append(_) if self.kind == 5 => self.body.into(),
+            Operation::Append(_) | Operation::Delete(_) | Operation::Purge { .. } => {
+                return Change::Deleted(self.key.clone());
+            }
+        };
+        let ends = Timestamp::from_millis(from_server(verdict.moment.saturating_add(self.second)));
+        Change::Put(self.key.clone(), Entry { value, revision, expires_at: (self.second >= 0).then_some(ends) })
     }
 }

@@ -49,11 +49,11 @@ impl Statements {
             ),
             renew_session: make(
                 "UPDATE callboard.sessions SET about = $2, until = callboard.millis($3) + lease \
-                 WHERE id = $1 AND until IS NOT NULL RETURNING id",
+                 WHERE id = $1 AND until IS NOT NULL AND timeline = callboard.timeline() RETURNING id",
             ),
             end_session: make("SELECT callboard.end_session($1, $2, $3)"),
             sessions: make(
-                "SELECT id, name, about, greatest(until - callboard.millis($1), 0) FROM callboard.sessions ORDER BY id",
+                "SELECT id, name, about, callboard.session_left(until, timeline, $1) FROM callboard.sessions ORDER BY id",
             ),
             forget_session: make("DELETE FROM callboard.sessions WHERE id = $1 AND until IS NULL"),
         }

@@ -57,8 +57,10 @@ pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<(
             Some(VERSION) => String::new(),
             Some(found) => return Err(wrong_version(config, found)),
         };
-        let set =
-            format!("DELETE FROM callboard.schema_version; INSERT INTO callboard.schema_version VALUES ({VERSION});");
+        let set = format!(
+            "DELETE FROM callboard.schema_version; INSERT INTO callboard.schema_version VALUES ({VERSION});
+            INSERT INTO callboard.server (timeline) VALUES (callboard.timeline()) ON CONFLICT DO NOTHING;"
+        );
         let mut statements = config.in_schema(&format!("{sql}\n{FUNCTIONS}\n{set}"));
         for (role, rights) in [(&migration.runtime, RUNTIME), (&migration.reader, READER)] {
             if let Some(role) = role {
@@ -83,7 +85,7 @@ const RUNTIME: &str = "
 const READER: &str = "
     GRANT USAGE ON SCHEMA $schema TO $role;
     GRANT SELECT ON ALL TABLES IN SCHEMA $schema TO $role;
-    GRANT EXECUTE ON FUNCTION $schema.millis(bigint) TO $role;\n";
+    GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA $schema TO $role;\n";
 
 fn grants(config: &PostgresConfig, role: &str, rights: &str) -> String {
     let quoted = format!("\"{}\"", role.replace('"', "\"\""));
@@ -155,7 +157,7 @@ async fn check_rights(config: &PostgresConfig, client: &Client) -> Result<(), Co
                 unnest(CASE c.relkind
                     WHEN 'S' THEN ARRAY['USAGE']
                     WHEN 'r' THEN ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] END) AS p
-            WHERE n.nspname = $1 AND c.relname NOT IN ('schema_version', 'lanes_lane_seq')
+            WHERE n.nspname = $1 AND c.relname <> 'schema_version'
         ) AS needed WHERE NOT has ORDER BY 1, 2 LIMIT 1";
     let row = client.query_typed_opt(sql, &[(&config.schema, Type::NAME)]).await;
     match row.map_err(|error| server_error(config, &error))? {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callboard::storage::{
     Append, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
-    Storage, StorageError, StorageFuture, Watch,
+    Storage, StorageError, StorageFuture, Watch, check_append, check_put,
 };
 use futures::FutureExt as _;
 use futures::future::ready;
@@ -21,7 +21,7 @@ use crate::link::stopped;
 use crate::operation::{Operation, from_server, to_server};
 use crate::readers::Readers;
 use crate::reading::{self, end_of};
-use crate::{ConnectError, PostgresConfig, sizes, thread};
+use crate::{ConnectError, PostgresConfig, thread};
 
 /// The bound of the queue of writes, in units of [`UNIT`] bytes: 128 MiB, or 16,384 small writes.
 const QUEUE: u32 = 131_072;
@@ -39,6 +39,8 @@ const LEAST_UNITS: u32 = 8;
 ///   done, or not.
 /// - A watch shows the writes of its own handle under every prefix, each of them; those of other handles only under the keys
 ///   `["context"]` and `["mail"]`, some milliseconds later, as the newest value of each key.
+/// - When a standby was promoted, or a backup restored, acknowledged writes may be lost. All sessions have ended then, and no revision is
+///   given out again.
 /// - Expired values are removed from time to time by every handle.
 ///
 /// It works through PgBouncer in transaction mode: it uses no named statements and no state of a session. `LISTEN` does not work there: what
@@ -128,7 +130,7 @@ fn enqueue(
 
 impl Storage for Postgres {
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
-        match sizes::check_append(&append) {
+        match check_append(&append) {
             Ok(()) => self.issue(Operation::Append(append)),
             Err(error) => ready(Err(error)).boxed(),
         }
@@ -181,7 +183,7 @@ impl Storage for Postgres {
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
-        match sizes::check_put(&put) {
+        match check_put(&put) {
             Ok(()) => self.issue(Operation::Put(put)),
             Err(error) => ready(Err(error)).boxed(),
         }

@@ -1,26 +1,22 @@
-//! The watches of one handle: each has a bounded queue of changes, as the contract has it.
+//! The watches of one handle, and what keeps a change from being shown twice.
 //!
 //! A handle's own writes come from its lane, those of other handles from the feed, which is later. So that a watch never ends with an
 //! older value of a key than it has shown, and shows none twice, changes that are not newer than the newest that was published of their
 //! key are left out.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
+use std::collections::HashMap;
 
-use callboard::storage::{Change, Key, KeyPrefix, Revision, Watch};
-use futures::{StreamExt as _, stream};
+use callboard::storage::{self, Change, Key, KeyPrefix, Revision, Watch};
 use parking_lot::Mutex;
 
-/// Changes that wait for one watch; more are counted, see [`Change::Missed`].
-const BOUND: usize = 256;
+#[derive(Default)]
+pub(crate) struct Watchers {
+    watchers: storage::Watchers,
+    shown: Mutex<Shown>,
+}
 
 #[derive(Default)]
-pub(crate) struct Watchers(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    watchers: Vec<Watcher>,
+struct Shown {
     /// The newest revisions that were published since the last turn, and since the turn before that.
     newest: HashMap<Key, Revision>,
     newest_before: HashMap<Key, Revision>,
@@ -28,169 +24,74 @@ struct State {
     batches: u64,
     batches_at_turn: u64,
     is_writing: bool,
-    closed: bool,
-}
-
-struct Watcher {
-    prefix: KeyPrefix,
-    mailbox: Weak<Mutex<Mailbox>>,
-}
-
-#[derive(Default)]
-struct Mailbox {
-    changes: VecDeque<Change>,
-    closed: bool,
-    waker: Option<Waker>,
 }
 
 impl Watchers {
     pub(crate) fn watch(&self, prefix: &KeyPrefix) -> Watch {
-        let mut state = self.0.lock();
-        if state.closed {
-            return stream::empty().boxed();
+        self.watchers.watch(prefix)
+    }
+
+    /// The prefixes that are watched, each once.
+    pub(crate) fn prefixes(&self) -> Vec<KeyPrefix> {
+        self.watchers.prefixes()
+    }
+
+    /// Sends a change to those who watch its key. It is not made while nobody does.
+    pub(crate) fn publish(&self, key: &Key, revision: Revision, change: impl FnOnce() -> Change) {
+        if !self.watchers.is_watched(key) {
+            return;
         }
-        let mailbox = Arc::new(Mutex::new(Mailbox::default()));
-        state.watchers.push(Watcher { prefix: prefix.clone(), mailbox: Arc::downgrade(&mailbox) });
-        stream::poll_fn(move |context| {
-            let mut mailbox = mailbox.lock();
-            match mailbox.changes.pop_front() {
-                Some(change) => Poll::Ready(Some(change)),
-                None if mailbox.closed => Poll::Ready(None),
-                None => {
-                    mailbox.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .boxed()
-    }
-
-    /// Whether anyone watches still.
-    pub(crate) fn any(&self) -> bool {
-        let mut state = self.0.lock();
-        state.watchers.retain(|watcher| watcher.mailbox.strong_count() > 0);
-        !state.watchers.is_empty()
-    }
-
-    /// Sends changes to those who watch their keys, in order. `changes` is not called while nobody watches.
-    pub(crate) fn publish(&self, changes: impl FnOnce() -> Vec<(Revision, Change)>) {
-        let mut state = self.0.lock();
-        if !state.watchers.is_empty() {
-            changes().into_iter().for_each(|(revision, change)| state.publish(revision, change));
+        let mut shown = self.shown.lock();
+        let newest = shown.newest.get(key).max(shown.newest_before.get(key));
+        if newest.is_none_or(|newest| *newest < revision) {
+            shown.newest.insert(key.clone(), revision);
+            self.watchers.publish(&change());
         }
     }
 
     /// All watches have missed something; how much is not known.
     pub(crate) fn miss(&self) {
-        for mailbox in self.0.lock().watchers.iter().filter_map(|watcher| watcher.mailbox.upgrade()) {
-            mailbox.lock().miss();
-        }
-    }
-
-    /// The prefixes that are watched, each once.
-    pub(crate) fn prefixes(&self) -> Vec<KeyPrefix> {
-        let mut prefixes = Vec::new();
-        for Watcher { prefix, .. } in &self.0.lock().watchers {
-            if !prefixes.contains(prefix) {
-                prefixes.push(prefix.clone());
-            }
-        }
-        prefixes
+        self.watchers.miss();
     }
 
     /// The lane sends a batch.
     pub(crate) fn begin_batch(&self) {
-        let mut state = self.0.lock();
-        state.batches += 1;
-        state.is_writing = true;
+        let mut shown = self.shown.lock();
+        shown.batches += 1;
+        shown.is_writing = true;
     }
 
     /// What the batch has changed is published.
     pub(crate) fn end_batch(&self) {
-        self.0.lock().is_writing = false;
+        self.shown.lock().is_writing = false;
     }
 
     /// The feed is about to look: what was published before it looked last is no longer needed. A batch whose answer is late may hold
     /// older changes than the feed has seen: nothing is forgotten until it is published.
     pub(crate) fn turn(&self) {
-        let mut state = self.0.lock();
-        if !state.is_writing || state.batches != state.batches_at_turn {
-            state.newest_before = std::mem::take(&mut state.newest);
-            state.batches_at_turn = state.batches;
+        let mut shown = self.shown.lock();
+        if !shown.is_writing || shown.batches != shown.batches_at_turn {
+            shown.newest_before = std::mem::take(&mut shown.newest);
+            shown.batches_at_turn = shown.batches;
         }
     }
 
     /// Ends all watches after what they already hold.
     pub(crate) fn close(&self) {
-        let mut state = self.0.lock();
-        state.closed = true;
-        for mailbox in state.watchers.drain(..).filter_map(|watcher| watcher.mailbox.upgrade()) {
-            let mut mailbox = mailbox.lock();
-            mailbox.closed = true;
-            mailbox.wake();
-        }
-    }
-}
-
-impl State {
-    fn publish(&mut self, revision: Revision, change: Change) {
-        let key = match &change {
-            Change::Put(key, _) | Change::Deleted(key) => key.clone(),
-            Change::Missed(_) => return,
-        };
-        let watching: Vec<_> = self
-            .watchers
-            .iter()
-            .filter(|watcher| key.starts_with(&watcher.prefix))
-            .filter_map(|watcher| watcher.mailbox.upgrade())
-            .collect();
-        let newest = self.newest.get(&key).max(self.newest_before.get(&key));
-        if watching.is_empty() || newest.is_some_and(|newest| *newest >= revision) {
-            return;
-        }
-        self.newest.insert(key, revision);
-        for mailbox in watching {
-            mailbox.lock().push(change.clone());
-        }
-    }
-}
-
-impl Mailbox {
-    fn push(&mut self, change: Change) {
-        // The marker stands where the lost changes would, so what comes after it is whole again.
-        if self.changes.len() < BOUND {
-            self.changes.push_back(change)
-        } else {
-            self.miss()
-        }
-        self.wake();
-    }
-
-    fn miss(&mut self) {
-        match self.changes.back_mut() {
-            Some(Change::Missed(lost)) => *lost += 1,
-            Some(Change::Put(..) | Change::Deleted(_)) | None => self.changes.push_back(Change::Missed(1)),
-        }
-        self.wake();
-    }
-
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+        self.watchers.close();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use callboard::storage::Entry;
-    use futures::FutureExt as _;
+    use futures::{FutureExt as _, StreamExt as _};
 
     use super::*;
 
-    fn put(revision: Revision) -> Vec<(Revision, Change)> {
-        let entry = Entry { value: [][..].into(), revision, expires_at: None };
-        vec![(revision, Change::Put(Key::new(["a"]), entry))]
+    fn publish(watchers: &Watchers, revision: Revision) {
+        let (key, entry) = (Key::new(["a"]), Entry { value: [][..].into(), revision, expires_at: None });
+        watchers.publish(&key, revision, || Change::Put(key.clone(), entry));
     }
 
     /// The revisions that a watch shows now.
@@ -209,8 +110,8 @@ mod tests {
         let mut watch = watchers.watch(&Key::new([]).children());
         watchers.begin_batch();
         watchers.turn();
-        watchers.publish(|| put(2));
-        watchers.publish(|| put(2));
+        publish(&watchers, 2);
+        publish(&watchers, 2);
         watchers.end_batch();
         assert_eq!(shown(&mut watch), [2]);
     }
@@ -221,11 +122,11 @@ mod tests {
         let mut watch = watchers.watch(&Key::new([]).children());
         watchers.begin_batch();
         watchers.turn();
-        watchers.publish(|| put(3));
+        publish(&watchers, 3);
         for _ in 0..4 {
             watchers.turn();
         }
-        watchers.publish(|| put(2));
+        publish(&watchers, 2);
         watchers.end_batch();
         assert_eq!(shown(&mut watch), [3]);
     }
@@ -236,13 +137,13 @@ mod tests {
         let _watch = watchers.watch(&Key::new([]).children());
         for revision in 0..4 {
             watchers.begin_batch();
-            watchers.publish(|| put(revision));
+            publish(&watchers, revision);
             watchers.end_batch();
         }
         watchers.turn();
-        assert_eq!(watchers.0.lock().newest_before.len(), 1);
+        assert_eq!(watchers.shown.lock().newest_before.len(), 1);
         watchers.turn();
-        let state = watchers.0.lock();
+        let state = watchers.shown.lock();
         assert!(state.newest.is_empty() && state.newest_before.is_empty());
     }
 }

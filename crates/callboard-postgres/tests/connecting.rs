@@ -126,7 +126,7 @@ async fn boards_of_the_runtime_role_work_and_cannot_change_tables_and_readers_on
         assert_eq!(may("reader", statement).await, denied, "{statement}");
     }
     for statement in
-        ["DELETE FROM $.journal", "UPDATE $.entries SET revision = 1", "INSERT INTO $.lanes DEFAULT VALUES"]
+        ["DELETE FROM $.journal", "UPDATE $.entries SET revision = 1", "INSERT INTO $.lanes VALUES (1, 1, 1)"]
     {
         assert_eq!(may("reader", statement).await, denied, "{statement}");
     }

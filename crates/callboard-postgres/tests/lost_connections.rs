@@ -8,7 +8,9 @@ use std::time::Duration;
 use callboard::storage::{Append, Expected, Key, Put, Rider, Storage, StorageError};
 use callboard_postgres::{Postgres, PostgresConfig};
 use futures::future::{join_all, try_join_all};
+use parking_lot::Mutex;
 use support::Server;
+use support::pooler::Pooler;
 use support::proxy::{Cut, Proxy};
 
 mod support;
@@ -114,6 +116,81 @@ async fn what_is_written_while_the_server_crashes_is_there_once() {
             records.iter().map(|record| String::from_utf8_lossy(&record.payload).parse().unwrap()).collect();
         assert_eq!(payloads, (0..WRITES).collect::<Vec<_>>());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_while_a_pooler_is_restarted_is_there_once() {
+    let schema = Server::of_this_process().fresh_schema().await;
+    let pooler = Arc::new(Mutex::new(Pooler::start()));
+    let config = support::config_at(pooler.lock().folder(), &schema).patience(Duration::from_secs(300));
+    let store = Arc::new(Postgres::connect_with(config).await.unwrap());
+    const WRITES: u64 = 200;
+    let writers = (0..8).map(|number| {
+        let (store, pooler) = (Arc::clone(&store), Arc::clone(&pooler));
+        tokio::spawn(async move {
+            let stream = format!("stream {number}");
+            for expected in 0..WRITES {
+                if (number, expected) == (0, WRITES / 4) || (number, expected) == (1, WRITES / 2) {
+                    pooler.lock().restart();
+                }
+                store.append(append(&stream, expected)).await?;
+                let read = store.read(&key(&stream), expected + 1, 9).await?;
+                assert_eq!(read.len(), 1);
+            }
+            Ok::<_, StorageError>(())
+        })
+    });
+    for written in join_all(writers).await {
+        assert_eq!(written.unwrap(), Ok(()));
+    }
+    for number in 0..8 {
+        let records = store.read(&key(&format!("stream {number}")), 1, usize::MAX).await.unwrap();
+        let payloads: Vec<u64> =
+            records.iter().map(|record| String::from_utf8_lossy(&record.payload).parse().unwrap()).collect();
+        assert_eq!(payloads, (0..WRITES).collect::<Vec<_>>());
+    }
+}
+
+/// The server's files cannot grow beyond a size: what is written is refused as on a full disk.
+#[tokio::test]
+async fn writes_fail_while_the_disk_is_full_and_are_made_when_it_has_space() {
+    let server = Server::start(&["autovacuum=off"]);
+    let config = server.config(&server.fresh_schema().await).patience(Duration::from_millis(100));
+    let store = Postgres::connect_with(config.clone()).await.unwrap();
+    let payload: Arc<[u8]> = random(100_000).into();
+    let large = |expected| Append::new(key("a"), expected, Arc::clone(&payload));
+    assert_eq!(store.append(large(0)).await, Ok(1));
+
+    server.limit_files(Some(4 << 20)).await;
+    let mut written = 1;
+    let error = loop {
+        match store.append(large(written)).await {
+            Ok(sequence) => written = sequence,
+            Err(error) => break error,
+        }
+        assert!(written < 100, "nothing limits the files");
+    };
+    let StorageError::Unavailable { detail } = &error else { panic!("{error}") };
+    assert!(detail.contains("could not extend file"), "{detail}");
+    assert!(store.append(large(written)).await.is_err());
+    assert_eq!(store.read(&key("a"), 1, usize::MAX).await.unwrap().len() as u64, written);
+
+    server.limit_files(None).await;
+    assert_eq!(store.append(large(written)).await, Ok(written + 1));
+    let again = Postgres::connect_with(config).await.unwrap();
+    let records = again.read(&key("a"), 1, usize::MAX).await.unwrap();
+    assert_eq!(records.len() as u64, written + 1);
+    assert!(records.iter().all(|record| record.payload == payload));
+}
+
+/// Bytes that do not get shorter when they are compressed.
+fn random(count: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(count).collect()
 }
 
 #[tokio::test]

@@ -29,8 +29,11 @@ async fn open(config: &PostgresConfig) -> Postgres {
     Postgres::connect_with(config.clone()).await.unwrap()
 }
 
-fn mail_of(store: &Postgres, board: &str) -> Watch {
-    store.watch(&Key::new(["mail", board]).children())
+/// What is written after this is shown: a read waits until the watch has begun.
+async fn mail_of(store: &Postgres, board: &str) -> Watch {
+    let watch = store.watch(&Key::new(["mail", board]).children());
+    store.get(&Key::new(["mail", board])).await.unwrap();
+    watch
 }
 
 async fn next_put(watch: &mut Watch) -> (Key, Revision) {
@@ -52,7 +55,7 @@ async fn each_arrives(sender: &Postgres, watch: &mut Watch, board: &str, referen
 async fn letters_of_another_handle_arrive_without_a_poll() {
     let config = Server::of_this_process().fresh().await.poll_every(NEVER);
     let (receiver, sender) = (open(&config).await, open(&config).await);
-    let mut watch = mail_of(&receiver, "b");
+    let mut watch = mail_of(&receiver, "b").await;
     sender.put_if_revision(put(letter("c", 0))).await.unwrap();
     each_arrives(&sender, &mut watch, "b", 0..20).await;
 
@@ -68,6 +71,7 @@ async fn letters_of_another_handle_arrive_without_a_poll() {
     // One more watch of the same handle, of another place.
     let mut context = receiver.watch(&Key::new(["context"]).children());
     let written = Key::new(["context", "a"]);
+    assert_eq!(receiver.get(&written).await, Ok(None));
     for _ in 0..3 {
         sender.put_if_revision(Put::new(written.clone(), [][..].into())).await.unwrap();
         assert_eq!(next_put(&mut context).await.0, written);
@@ -83,7 +87,7 @@ async fn many_letters_at_once_are_one_notice() {
     let proxy = Proxy::start(folder.path(), &server.folder);
     let receiver = open(&server.config(&schema).poll_every(NEVER)).await;
     let sender = open(&support::config_at(folder.path(), &schema)).await;
-    let mut watch = mail_of(&receiver, "b");
+    let mut watch = mail_of(&receiver, "b").await;
     let held = Key::new(["held"]);
     sender.put_if_revision(Put::new(held.clone(), [][..].into())).await.unwrap();
     each_arrives(&sender, &mut watch, "b", 0..2).await;
@@ -120,7 +124,7 @@ async fn a_connection_for_notices_that_breaks_is_opened_again_and_nothing_is_mis
     let server = Server::of_this_process();
     let config = server.fresh().await.poll_every(NEVER);
     let (receiver, sender) = (open(&config).await, open(&config).await);
-    let mut watch = mail_of(&receiver, "b");
+    let mut watch = mail_of(&receiver, "b").await;
     each_arrives(&sender, &mut watch, "b", 0..3).await;
     let client = server.client().await;
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -139,7 +143,7 @@ async fn what_is_written_while_a_handle_has_no_connection_is_shown_in_order_when
     let proxy = Proxy::start(folder.path(), &server.folder);
     let receiver = open(&support::config_at(folder.path(), &schema).poll_every(NEVER)).await;
     let sender = open(&server.config(&schema)).await;
-    let mut watch = mail_of(&receiver, "b");
+    let mut watch = mail_of(&receiver, "b").await;
     each_arrives(&sender, &mut watch, "b", 0..3).await;
     proxy.set_open(false);
     for reference in 3..6 {
@@ -160,7 +164,7 @@ async fn behind_a_pooler_letters_are_found_by_the_poll_and_nothing_listens() {
     let proxy = Proxy::start(folder.path(), pooler.folder());
     let config = support::config_at(folder.path(), &schema).poll_every(Duration::from_millis(5));
     let (receiver, sender) = (open(&config).await, open(&config).await);
-    let mut watch = mail_of(&receiver, "b");
+    let mut watch = mail_of(&receiver, "b").await;
     each_arrives(&sender, &mut watch, "b", 0..10).await;
     assert_eq!(proxy.count("LISTEN callboard"), 0);
 }

@@ -3,6 +3,33 @@ CREATE OR REPLACE FUNCTION callboard.millis(at bigint) RETURNS bigint LANGUAGE s
     SELECT coalesce(at, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 $$;
 
+-- The timeline of the server. It grows when a standby is promoted and when a backup was restored.
+CREATE OR REPLACE FUNCTION callboard.timeline() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
+$$;
+
+-- What is added to numbers of the sequence. A new timeline may lack the last numbers that were given out, so it begins far above them.
+CREATE OR REPLACE FUNCTION callboard.base(this_timeline bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE callboard.server SET timeline = this_timeline, base = base + 4294967296 WHERE timeline <> this_timeline;
+    RETURN (SELECT base FROM callboard.server);
+END
+$$;
+
+-- A new lane; its id was never another's.
+CREATE OR REPLACE FUNCTION callboard.register_lane() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    this_timeline bigint := callboard.timeline();
+    this_base bigint := callboard.base(this_timeline);
+    registered bigint;
+BEGIN
+    INSERT INTO callboard.lanes AS l (lane, timeline, base)
+        VALUES (this_base + nextval('callboard.numbers'), this_timeline, this_base)
+        RETURNING l.lane INTO registered;
+    RETURN registered;
+END
+$$;
+
 -- One batch of writes, in the order of the arrays. A write that is refused has an outcome and changes nothing; it is no error, so
 -- that the others of the batch are made. A batch that was committed already has its answers returned, and is not made again.
 --
@@ -24,6 +51,9 @@ DECLARE
     count integer := cardinality(kinds);
     setting text;
     committed bigint;
+    this_timeline bigint;
+    lane_timeline bigint;
+    this_base bigint;
     kind smallint;
     this_key bytea;
     this_session bigint := 0;
@@ -42,7 +72,8 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         setting := set_config('synchronous_commit', 'on', true);
     END IF;
-    SELECT l.batch, l.moment, l.outcomes, l.numbers INTO committed, moment, outcomes, answers
+    SELECT l.batch, l.moment, l.outcomes, l.numbers, l.timeline, l.base
+        INTO committed, moment, outcomes, answers, lane_timeline, this_base
         FROM callboard.lanes AS l WHERE l.lane = this_lane FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the row of lane % is gone', this_lane USING ERRCODE = 'CB001';
@@ -52,6 +83,10 @@ BEGIN
     END IF;
     IF committed > this_batch THEN
         RAISE EXCEPTION 'batch % of lane % comes after batch %', this_batch, this_lane, committed USING ERRCODE = 'CB002';
+    END IF;
+    this_timeline := callboard.timeline();
+    IF this_timeline <> lane_timeline THEN
+        this_base := callboard.base(this_timeline);
     END IF;
     moment := callboard.millis(at);
     outcomes := array_fill(0::smallint, ARRAY[count]);
@@ -64,7 +99,8 @@ BEGIN
         answer := 0;
         IF sessions[i] <> this_session THEN
             this_session := sessions[i];
-            PERFORM FROM callboard.sessions AS s WHERE s.id = this_session AND s.until IS NOT NULL FOR KEY SHARE;
+            PERFORM FROM callboard.sessions AS s WHERE s.id = this_session AND s.until IS NOT NULL AND s.timeline = this_timeline
+                FOR KEY SHARE;
             is_alive := FOUND OR this_session = 0;
         END IF;
         IF NOT is_alive THEN
@@ -100,19 +136,19 @@ BEGIN
                 -- The revision is drawn when the row is locked, so that revisions of one key grow.
                 IF expected = -1 THEN
                     INSERT INTO callboard.entries AS e (key, revision, expires, value)
-                        VALUES (this_key, nextval('callboard.numbers'), ends, bodies[i])
+                        VALUES (this_key, this_base + nextval('callboard.numbers'), ends, bodies[i])
                         ON CONFLICT (key) DO UPDATE
-                        SET revision = nextval('callboard.numbers'), expires = excluded.expires, value = excluded.value
+                        SET revision = this_base + nextval('callboard.numbers'), expires = excluded.expires, value = excluded.value
                         RETURNING e.revision INTO answer;
                 ELSIF expected = 0 THEN
                     INSERT INTO callboard.entries AS e (key, revision, expires, value)
-                        VALUES (this_key, nextval('callboard.numbers'), ends, bodies[i])
+                        VALUES (this_key, this_base + nextval('callboard.numbers'), ends, bodies[i])
                         ON CONFLICT (key) DO UPDATE
-                        SET revision = nextval('callboard.numbers'), expires = excluded.expires, value = excluded.value
+                        SET revision = this_base + nextval('callboard.numbers'), expires = excluded.expires, value = excluded.value
                         WHERE e.expires <= moment
                         RETURNING e.revision INTO answer;
                 ELSE
-                    UPDATE callboard.entries SET revision = nextval('callboard.numbers'), expires = ends, value = bodies[i]
+                    UPDATE callboard.entries SET revision = this_base + nextval('callboard.numbers'), expires = ends, value = bodies[i]
                         WHERE key = this_key AND revision = expected AND (expires IS NULL OR expires > moment)
                         RETURNING revision INTO answer;
                 END IF;
@@ -135,7 +171,7 @@ BEGIN
             IF FOUND THEN
                 -- What has expired was absent already.
                 IF was_there THEN
-                    answer := nextval('callboard.numbers');
+                    answer := this_base + nextval('callboard.numbers');
                     IF feeds[i] THEN
                         INSERT INTO callboard.changes (revision, lane, key) VALUES (answer, this_lane, this_key);
                     END IF;
@@ -161,7 +197,7 @@ BEGIN
         answers[i] := answer;
     END LOOP;
     UPDATE callboard.lanes SET batch = this_batch, moment = write.moment, outcomes = write.outcomes, numbers = write.answers,
-            seen = clock_timestamp()
+            timeline = this_timeline, base = this_base, seen = clock_timestamp()
         WHERE lane = this_lane;
 END
 $$;
@@ -175,6 +211,7 @@ CREATE OR REPLACE FUNCTION callboard.begin_session(
 #variable_conflict use_column
 DECLARE
     moment bigint;
+    this_timeline bigint := callboard.timeline();
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('callboard.sessions' || encode(this_name, 'hex'), 0));
     moment := callboard.millis(at);
@@ -183,30 +220,33 @@ BEGIN
         RETURN;
     END IF;
     SELECT about, until - moment INTO taken_about, taken_left FROM callboard.sessions
-        WHERE name = this_name AND until > moment LIMIT 1;
+        WHERE name = this_name AND until > moment AND timeline = this_timeline LIMIT 1;
     IF NOT FOUND THEN
-        INSERT INTO callboard.sessions AS s (id, name, about, lease, until, token)
-            VALUES (nextval('callboard.numbers'), this_name, this_about, this_lease, moment + this_lease, this_token)
+        INSERT INTO callboard.sessions AS s (id, name, about, lease, until, timeline, token)
+            VALUES (callboard.base(this_timeline) + nextval('callboard.numbers'), this_name, this_about, this_lease,
+                moment + this_lease, this_timeline, this_token)
             RETURNING s.id INTO session;
     END IF;
 END
+$$;
+
+-- The milliseconds that the lease of a session lasts, of its columns.
+CREATE OR REPLACE FUNCTION callboard.session_left(until bigint, timeline bigint, at bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN timeline = callboard.timeline() THEN greatest(until - callboard.millis(at), 0) ELSE 0 END
 $$;
 
 -- The milliseconds that the lease lasts, if it had to be over and is not; else null.
 CREATE OR REPLACE FUNCTION callboard.end_session(
     this_session bigint, only_if_expired boolean, at bigint, OUT lives bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE
-    found_until bigint;
 BEGIN
     -- Looked at without the lock first: the lock holds up the writes of a session that lives.
-    SELECT s.until INTO found_until FROM callboard.sessions AS s WHERE s.id = this_session;
-    lives := found_until - callboard.millis(at);
+    SELECT callboard.session_left(s.until, s.timeline, at) INTO lives FROM callboard.sessions AS s WHERE s.id = this_session;
     IF only_if_expired AND lives > 0 THEN
         RETURN;
     END IF;
-    SELECT s.until INTO found_until FROM callboard.sessions AS s WHERE s.id = this_session FOR UPDATE;
-    lives := found_until - callboard.millis(at);
+    PERFORM FROM callboard.sessions AS s WHERE s.id = this_session FOR UPDATE;
+    SELECT callboard.session_left(s.until, s.timeline, at) INTO lives FROM callboard.sessions AS s WHERE s.id = this_session;
     IF NOT only_if_expired OR lives <= 0 THEN
         lives := NULL;
         UPDATE callboard.sessions AS s SET until = NULL WHERE s.id = this_session AND s.until IS NOT NULL;

@@ -1,7 +1,15 @@
 CREATE TABLE callboard.schema_version (version integer NOT NULL);
 
--- Revisions and ids of sessions. A sequence gives no number out twice, also not after a crash.
+-- Revisions, and ids of sessions and lanes: the next number of the sequence above the base, see `callboard.base`. A sequence gives no
+-- number out twice, also not after a crash.
 CREATE SEQUENCE callboard.numbers;
+
+-- One row: the timeline in which was written last.
+CREATE TABLE callboard.server (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    timeline bigint NOT NULL,
+    base bigint NOT NULL DEFAULT 0
+);
 
 -- One row for each stream. `last` changes with each append; no index has it, so that the change stays in the page.
 CREATE TABLE callboard.streams (
@@ -39,7 +47,9 @@ CREATE INDEX changes_xid ON callboard.changes (xid);
 
 -- One row for each handle that writes: the batch that it committed last, and the answers to it.
 CREATE TABLE callboard.lanes (
-    lane bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    lane bigint PRIMARY KEY,
+    timeline bigint NOT NULL,
+    base bigint NOT NULL,
     batch bigint NOT NULL DEFAULT 0,
     moment bigint NOT NULL DEFAULT 0,
     outcomes smallint[] NOT NULL DEFAULT '{}',
@@ -47,7 +57,8 @@ CREATE TABLE callboard.lanes (
     seen timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
--- One row for each board that works, and those that have ended, until they are forgotten. Each batch of writes of a session locks its row
+-- One row for each board that works, and those that have ended, until they are forgotten. One of an earlier timeline has ended, whatever
+-- its lease says: what its board was told is written may be lost. Each batch of writes of a session locks its row
 -- (FOR KEY SHARE); who ends the session waits for that.
 CREATE TABLE callboard.sessions (
     id bigint PRIMARY KEY,
@@ -55,5 +66,6 @@ CREATE TABLE callboard.sessions (
     about bytea NOT NULL,
     lease bigint NOT NULL,
     until bigint,
+    timeline bigint NOT NULL,
     token text NOT NULL
 ) WITH (fillfactor = 50);

@@ -41,13 +41,7 @@ impl Server {
 
     /// Starts a server with these settings, `name=value`.
     pub(crate) fn start(settings: &[&str]) -> Self {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED.fetch_add(1, Ordering::SeqCst);
-        let folder = std::env::temp_dir().join(format!("{NAME}{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        give_away(&folder);
+        let folder = new_folder();
         let data = folder.join("data");
         let initialized = as_nobody(&program("initdb"))
             .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--wal-segsize=1", "--no-sync", "-D"])
@@ -56,6 +50,29 @@ impl Server {
             .unwrap();
         assert!(initialized.status.success(), "{}", String::from_utf8_lossy(&initialized.stderr));
         let pid = run(&folder, settings);
+        Self { folder, pid }
+    }
+
+    /// Starts a standby of this server, with these settings of its own.
+    pub(crate) fn standby(&self, name: &str) -> Self {
+        let folder = new_folder();
+        let copied = as_nobody(&program("pg_basebackup"))
+            .args([
+                "--write-recovery-conf",
+                "--checkpoint=fast",
+                "--wal-method=stream",
+                "--no-sync",
+                "-U",
+                "postgres",
+                "-h",
+            ])
+            .arg(&self.folder)
+            .arg("-D")
+            .arg(folder.join("data"))
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        let pid = run(&folder, &[&format!("cluster_name={name}")]);
         Self { folder, pid }
     }
 
@@ -86,14 +103,47 @@ impl Server {
         connect(&self.url()).await
     }
 
+    /// Lets no file of the server grow beyond this size, also of its processes that run.
+    pub(crate) async fn limit_files(&self, size: Option<u64>) {
+        let query = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
+        let rows = self.client().await.query(query, &[]).await.unwrap();
+        let pids = rows.iter().map(|row| row.get(0)).chain([self.postmaster().as_raw_nonzero().get()]);
+        let size = size.map_or("unlimited".to_owned(), |size| size.to_string());
+        for pid in pids {
+            // As their user: root may not have the right.
+            let mut command = as_nobody(Path::new("prlimit"));
+            command.arg(format!("--pid={pid}")).arg(format!("--fsize={size}:unlimited"));
+            let is_set = command.status().unwrap().success();
+            assert!(is_set || !Path::new(&format!("/proc/{pid}")).exists(), "no limit can be set for {pid}");
+        }
+    }
+
+    fn postmaster(&self) -> rustix::process::Pid {
+        let lines = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        rustix::process::Pid::from_raw(lines.lines().next().unwrap().parse().unwrap()).unwrap()
+    }
+
     /// Crashes the server, which then starts again.
     pub(crate) fn crash(&self) {
         fs::write(self.folder.join("again"), "").unwrap();
-        let lines = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
-        let postmaster = lines.lines().next().unwrap().parse().unwrap();
-        let postmaster = rustix::process::Pid::from_raw(postmaster).unwrap();
-        rustix::process::kill_process(postmaster, rustix::process::Signal::QUIT).unwrap();
+        self.end();
     }
+
+    /// Crashes the server for good.
+    pub(crate) fn end(&self) {
+        rustix::process::kill_process(self.postmaster(), rustix::process::Signal::QUIT).unwrap();
+    }
+}
+
+fn new_folder() -> PathBuf {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::SeqCst);
+    let folder = std::env::temp_dir().join(format!("{NAME}{}-{number}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    give_away(&folder);
+    folder
 }
 
 /// Runs the server of a folder until this process ends; waits until it answers.
@@ -138,7 +188,8 @@ fn run(folder: &Path, settings: &[&str]) -> u32 {
         let mut log = String::new();
         let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
             log = format!("{log}\n{line}");
-            line.contains("ready to accept connections")
+            // A standby accepts those that read.
+            line.contains("ready to accept ")
         });
         let _ = send.send(if is_ready { Ok(server.id()) } else { Err(log) });
         for line in lines.map_while(Result::ok) {
@@ -191,7 +242,7 @@ pub(crate) fn give_away(folder: &Path) {
     }
 }
 
-/// A program of PostgreSQL: in the folder that `CALLBOARD_POSTGRES` names, in a folder of `PATH`, or where Debian has it.
+/// A program of PostgreSQL or for its tests: in the folder that `CALLBOARD_POSTGRES` names, in a folder of `PATH`, or where Debian has it.
 pub(crate) fn program(name: &str) -> PathBuf {
     let named = std::env::var_os("CALLBOARD_POSTGRES").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -204,6 +255,6 @@ pub(crate) fn program(name: &str) -> PathBuf {
         .chain(debian)
         .map(|folder| folder.join(name));
     found.into_iter().find(|program| program.is_file()).unwrap_or_else(|| {
-        panic!("{name} is not found: install PostgreSQL (apt install postgresql pgbouncer), or name its bin folder in CALLBOARD_POSTGRES")
+        panic!("{name} is not found: install PostgreSQL (apt install postgresql pgbouncer faketime), or name its bin folder in CALLBOARD_POSTGRES")
     })
 }

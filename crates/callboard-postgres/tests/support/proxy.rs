@@ -65,7 +65,7 @@ impl Proxy {
         *self.next.lock() == Cut::Nothing
     }
 
-    /// How often this text was in what clients have sent since the last question.
+    /// How often this text was in what clients have sent since this was asked last.
     pub(crate) fn count(&self, text: &str) -> usize {
         let passed = std::mem::take(&mut *self.passed.lock());
         passed.windows(text.len()).filter(|window| *window == text.as_bytes()).count()
