@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::state::RunFigures;
-use super::{AgentName, EarlierAnswer, Json, State, TurnId};
+use super::{AgentName, Json, State, TurnId};
 
 /// The turn of a run of another board that a run consists of, with what the agent sees there. Its run ends with the turn, and
 /// has the turn's command as its output.
@@ -16,7 +16,8 @@ pub struct PlacedTurn {
     pub(crate) view: State,
     pub(crate) previous_agent: Option<AgentName>,
     pub(crate) figures: Option<RunFigures>,
-    pub(crate) answers: Option<Arc<[EarlierAnswer]>>,
+    /// What earlier delegations of the turn that waits for this one have come to, as an array of `EarlierAnswer`.
+    pub(crate) answers: Option<Json>,
     pub(crate) node: Option<Arc<str>>,
     pub(crate) conversation: Option<Json>,
 }

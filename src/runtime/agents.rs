@@ -94,11 +94,14 @@ impl AgentsHandle {
     /// See [`AgentError`].
     pub async fn spawn(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let name = spec.checked_name()?;
-        // The agent of another board gives way: its turns are taken here from now on.
+        // The agent of another board gives way: its turns are taken here from now on. It is not added again meanwhile.
+        let mut elsewhere = self.board.agents_elsewhere.lock().await;
         if self.board.router.is_elsewhere(&name) {
             self.remove(&name).await?;
+            elsewhere.remove(&name);
         }
         self.add(spec).await?;
+        drop(elsewhere);
         self.callboard().announce().await;
         Ok(())
     }

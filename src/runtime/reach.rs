@@ -239,21 +239,40 @@ impl Callboard {
         }
     }
 
-    /// Asks all other boards at once: the answer of the one that has what waits.
+    /// Asks all other boards at once: the answer of the one that has what waits. If one of them is gone meanwhile, they are asked
+    /// again until one has taken it over.
     async fn ask_all(&self, ask: Ask) -> Option<Result<Option<Votes>, AnswerError>> {
-        let boards = &self.board.boards;
-        let others = boards.others();
-        let asked = others.iter().map(|other| boards.ask(&other.info.id, ask.clone()));
-        let replies = join_all(asked).await.into_iter().map(|replied| match replied {
-            Ok(Reply::Answered(answered)) => answered,
-            Ok(reply) => Err(unavailable(&reply).into()),
-            Err(Unreached::Gone) => Err(unavailable(&"a board that was asked is gone").into()),
-            Err(Unreached::Storage(error)) => Err(error.into()),
-        });
-        let mut replies: Vec<_> = replies.filter(|reply| !matches!(reply, Err(AnswerError::NotOpen(_)))).collect();
-        // A board that could not be asked decides nothing, if another one has it.
-        replies.sort_by_key(|reply| matches!(reply, Err(AnswerError::Storage(_))));
-        replies.into_iter().next()
+        let board = &self.board;
+        let mut gone_at = None;
+        loop {
+            let others = board.boards.others();
+            let asked = others.iter().map(|other| board.boards.ask(&other.info.id, ask.clone()));
+            let (mut replies, mut failed) = (join_all(asked).await, None);
+            if gone_at.is_some() {
+                // This board may have taken it over.
+                replies.push(Ok(Box::pin(self.answer_board(ask.clone())).await));
+            }
+            let now = board.env.now().monotonic;
+            for replied in replies {
+                match replied {
+                    Ok(Reply::Answered(Err(AnswerError::NotOpen(_)))) => {}
+                    Ok(Reply::Answered(Err(AnswerError::Storage(error)))) | Err(Unreached::Storage(error)) => {
+                        failed = Some(error);
+                    }
+                    Ok(Reply::Answered(answered)) => return Some(answered),
+                    Ok(reply) => failed = Some(unavailable(&reply)),
+                    Err(Unreached::Gone) => gone_at = gone_at.or(Some(now)),
+                }
+            }
+            let waits = gone_at.is_some_and(|gone_at| now.saturating_sub(gone_at) <= TAKEN_OVER_WITHIN);
+            if failed.is_some() || !waits || board.is_closed() {
+                return failed.map(|error| Err(error.into()));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            if let Err(error) = answer_of(board.boards.look()).await {
+                return Some(Err(error.into()));
+            }
+        }
     }
 
     async fn accept_for(&self, ask: Ask) -> Reply {

@@ -276,7 +276,6 @@ impl Builder {
         });
         let callboard = Callboard { board };
         callboard.board.scheduler.place_with(Arc::new(PlacedTurns(Arc::downgrade(&callboard.board))));
-        callboard.board.boards.serve(Box::new(HostedBoard(Arc::downgrade(&callboard.board))));
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
         tokio::spawn(async move {
             tree.join().await;
@@ -295,6 +294,8 @@ impl Builder {
                 return Err(error.into());
             }
         }
+        // From here on agents of other boards are added, whose names this board does not have.
+        callboard.board.boards.serve(Box::new(HostedBoard(Arc::downgrade(&callboard.board))));
         callboard.say_what_is_here().await;
         if let Err(error) = callboard.learn_of_boards().await {
             tracing::warn!(%error, "the other boards cannot be looked for");

@@ -181,7 +181,7 @@ pub(crate) struct Delivery {
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// The run's id, short or whole, or @last; without it all runs of `callboard serve`
+    /// The run's id, short or whole, or @last; without it all runs of `callboard serve`, and on a database those of all boards
     #[arg(value_parser = written)]
     pub(crate) run: Option<String>,
     #[command(flatten)]

@@ -1,6 +1,8 @@
 //! The sockets of boards: each process with a board listens on one, named by the board, and `serve` on one more, named by its store.
+//! Boards on other machines are reached by a board of this process: those on one store answer each other.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -11,6 +13,7 @@ use tokio::task::JoinHandle;
 use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{RunId, visible};
+use callboard::runtime::Unfinished;
 use callboard_server::private::{self, Client, ClientError};
 use callboard_server::{Server, Tokens};
 
@@ -118,26 +121,50 @@ pub(crate) fn of_service(stores: &Stores) -> Client {
     client(&name_of_service(stores))
 }
 
-/// Sends a request to the board that works on a run of this store.
-pub(crate) async fn ask_board(store: &Store, board: &str, path: &str, body: &Value) -> Result<Value, Failure> {
-    match of_board(board).request("POST", path, Some(body)).await {
-        Ok(answer) => accepted(answer),
-        Err(error) => {
-            let boards = store.boards().await.unwrap_or_default();
-            let other = boards.into_iter().find(|entry| *entry.info.id == *board).filter(|_| store.is_database());
-            match (error, other.and_then(|entry| Some((entry.name, entry.info.address?)))) {
-                (ClientError::Absent(_), Some((name, address))) => {
-                    let text = format!(
-                        "the board {}, which works on the run, is not one of this user on this machine: do this there, or at {}",
-                        visible(&name),
-                        visible(&address)
-                    );
-                    Err(Failure::new(Exit::Unavailable, text))
-                }
-                (error, _) => Err(unanswered(&error)),
-            }
-        }
+/// Sends a request to the board that works on a run of this store, also if that is on another machine.
+pub(crate) async fn ask_board(
+    store: &Store,
+    board: &str,
+    (method, path): (&str, &str),
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    match of_board(board).request(method, path, body).await {
+        Err(ClientError::Absent(_)) if store.is_database() => ask_from_here(store, (method, path), &[], body).await,
+        answer => accepted(answer.map_err(|error| unanswered(&error))?),
     }
+}
+
+/// Sends a request to a board of this process, which asks the boards on the store.
+async fn ask_from_here(
+    store: &Store,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    // What it begins is continued by the others at once.
+    let builder = Callboard::builder().storage(store.storage()).shutdown_grace(Duration::ZERO);
+    with_own_board(builder, async |client| {
+        accepted(client.request_with(method, path, headers, body).await.map_err(|error| unanswered(&error))?)
+    })
+    .await
+}
+
+/// What `ask` returns, which asks a board of this process that has no agents and leaves the runs that it finds.
+pub(super) async fn with_own_board<T>(
+    builder: callboard::Builder,
+    ask: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let board = builder.on_unfinished(Unfinished::Leave).start().await.map_err(Failure::of)?;
+    let reachable = Reachable::start(&board).await;
+    let answer = ask(&of_board(board.id())).await;
+    reachable.stop().await;
+    board.shutdown().await;
+    answer
+}
+
+/// Whether boards with agents work on the store, such as those on other machines.
+pub(super) async fn has_boards(store: &Store) -> Result<bool, Failure> {
+    Ok(store.boards().await?.iter().any(|board| !board.left.is_zero() && !board.info.agents.is_empty()))
 }
 
 /// Whether `callboard serve` runs for these stores.
@@ -152,6 +179,24 @@ pub(crate) async fn ask_service(
     body: Option<&Value>,
 ) -> Result<Value, Failure> {
     answer_of_service(stores, of_service(stores).request(method, path, body).await)
+}
+
+/// As [`ask_service`]; where no server runs here and boards on other machines work on the store, for the agents and runs of those.
+pub(crate) async fn ask_any(
+    stores: &Stores,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    let answer = of_service(stores).request_with(method, path, headers, body).await;
+    if let (Err(ClientError::Absent(_)), Some(_)) = (&answer, stores.database()) {
+        for store in &stores.open_existing().await?.stores {
+            if has_boards(store).await? {
+                return ask_from_here(store, (method, path), headers, body).await;
+            }
+        }
+    }
+    answer_of_service(stores, answer)
 }
 
 /// The answer of `callboard serve`.

@@ -7,7 +7,7 @@ use callboard::messages::visible;
 use crate::page::{Failure, Page, lines_of, table, time_of};
 
 use super::arguments::Context;
-use super::boards::{ask_service, encoded};
+use super::boards::{ask_any, encoded};
 use super::sending::own_agents;
 
 /// How many namespaces an error names.
@@ -16,7 +16,8 @@ const SHOWN: usize = 10;
 /// Reads or changes entries.
 pub(super) async fn main(command: &Context) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
-    let ask = async |method, path: &str, body: Option<Value>| ask_service(&stores, (method, path), body.as_ref()).await;
+    let ask =
+        async |method, path: &str, body: Option<Value>| ask_any(&stores, (method, path), &[], body.as_ref()).await;
     match command {
         Context::List { namespace: None, .. } => {
             let agents = own_agents(&stores).await?;

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{Cost, Timestamp, visible};
-use callboard::runtime::Unfinished;
 use callboard_server::private::{Client, ClientError};
 
 use crate::agents::arguments::Files;
@@ -18,7 +17,7 @@ use crate::stores::store::Store;
 use crate::values::time_span;
 
 use super::arguments::Usage;
-use super::boards::{Reachable, accepted, encoded, of_board, of_service, unanswered};
+use super::boards::{accepted, encoded, of_service, unanswered, with_own_board};
 
 /// Rows are added up by these.
 const KEYS: [&str; 4] = ["day", "agent", "model", "from_agent"];
@@ -73,13 +72,8 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
 
 /// The rows of a store, by a board that works on no run and has the days of these limits.
 async fn of_store(store: &Store, limits: &limits::Section, since: Option<&str>) -> Result<Vec<Value>, Failure> {
-    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage());
-    let board = builder.day_limits(|days| limits.of_days(days)).start().await.map_err(Failure::of)?;
-    let reachable = Reachable::start(&board).await;
-    let rows = read(&of_board(board.id()), since).await;
-    reachable.stop().await;
-    board.shutdown().await;
-    rows
+    let builder = Callboard::builder().storage(store.storage()).day_limits(|days| limits.of_days(days));
+    with_own_board(builder, async |client| read(client, since).await).await
 }
 
 /// The rows of all pages. A day may be on two of them.

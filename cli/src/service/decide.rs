@@ -213,7 +213,7 @@ async fn respond(
         return Err(Failure::new(Exit::Unavailable, text));
     };
     let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
-    let answer = ask_board(&store, &board, &path, &body).await?;
+    let answer = ask_board(&store, &board, ("POST", &path), Some(&body)).await?;
     let done = missing(&wait, &answer).unwrap_or_else(|| done.to_owned());
     Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
 }

@@ -241,7 +241,7 @@ pub(super) async fn cancel(arguments: &Cancel) -> Result<Page, Failure> {
         Some(board) => {
             let path = format!("/v1/delegations/{run}/cancel");
             let body = json!({ "reason": arguments.reason });
-            ask_board(&store, &board, &path, &body).await?;
+            ask_board(&store, &board, ("POST", &path), Some(&body)).await?;
         }
         None => cancel_here(&store, run, &arguments.reason).await?,
     }

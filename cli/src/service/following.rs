@@ -16,6 +16,8 @@ use super::boards::{of_board, unanswered};
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// How often to look at a run that no process works on, before that is reported: another process may be about to take it over.
 const LOOKS: u32 = 5;
+/// The same on a database, where boards on other machines look for such runs every 2 s.
+const LOOKS_ON_DATABASE: u32 = 25;
 
 /// A run, as far as it was read.
 pub(super) struct Following<'s> {
@@ -89,14 +91,15 @@ impl<'s> Following<'s> {
 
     /// Follows the run until it has ended or `see`, which receives what was added, has seen enough.
     pub(super) async fn follow(&mut self, mut see: impl FnMut(&Run, &[Added]) -> bool) -> Result<Seen, Failure> {
-        let mut looks = LOOKS;
+        let most = if self.store.is_database() { LOOKS_ON_DATABASE } else { LOOKS };
+        let mut looks = most;
         loop {
             if self.is_over(&mut see).await? {
                 return Ok(Seen::Enough);
             }
             match self.store.board_of(self.id).await? {
                 Some(board) => {
-                    looks = LOOKS;
+                    looks = most;
                     // Everything that is journaled, and nothing else.
                     let path = format!("/v1/delegations/{}/events?modes=debug", self.id);
                     match of_board(&board).events(&path, Some(self.last())).await {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -16,9 +17,10 @@ use crate::page::{Failure, Page, count, folded, time_of};
 use crate::person::{Person, at_the_terminal, is_anybody_here};
 use crate::run_names::short;
 use crate::stores::Stores;
+use crate::stores::store::Store;
 
 use super::arguments::Inbox;
-use super::boards::{accepted, answer_of_service, of_board, of_service, unanswered};
+use super::boards::{answer_of_service, ask_board, ask_service, of_service};
 use super::decide::AllWaits;
 use super::follow::continuation_if_left;
 
@@ -31,12 +33,11 @@ const RESPONSES: [&str; 10] =
 const LABEL: usize = 17;
 
 /// The board that takes the decision about an item.
-#[derive(Clone, Debug, PartialEq)]
 enum Place {
     /// The one of `callboard serve`.
     Server,
-    /// Another process.
-    Board(String),
+    /// Another process, which works on this store.
+    Board(Arc<Store>, Arc<str>),
     /// None works on its run: the command line that continues it.
     Left(String),
 }
@@ -153,8 +154,8 @@ impl Listed {
                 line(format!("no process works on it; to continue it, and decide then: {}", visible(continuation)));
             }
             // Whoever reads it may not decide.
-            Place::Server | Place::Board(_) if self.item["may_not"].is_string() => {}
-            Place::Server | Place::Board(_) => {
+            Place::Server | Place::Board(..) if self.item["may_not"].is_string() => {}
+            Place::Server | Place::Board(..) => {
                 for action in self.item["actions"].as_array().into_iter().flatten() {
                     let command = action["command"].as_str().unwrap_or_default();
                     let command = command.strip_prefix("callboard ").unwrap_or(command);
@@ -200,7 +201,7 @@ impl AllItems {
         let AllWaits { found, notes: of_stores, exit } = AllWaits::of(stores).await?;
         for (wait, store) in found.into_iter().filter(|(wait, _)| !known.contains(&wait.id().to_string())) {
             let place = match store.board_of(wait.run()).await? {
-                Some(board) => Place::Board(board.to_string()),
+                Some(board) => Place::Board(Arc::clone(&store), board),
                 None => {
                     let left = continuation_if_left(&store, wait.run(), stores).await?;
                     Place::Left(left.unwrap_or_default())
@@ -371,10 +372,9 @@ async fn decide(listed: &Listed, stores: &Stores, mut decision: Value) -> Result
             let detail = format!("no process works on its run; to continue it, and decide then: {line}");
             return Ok(json!({ "id": listed.id(), "problem": { "code": "unavailable", "detail": detail } }));
         }
-        Place::Server => of_service(stores).request("POST", PATH, Some(&body)).await,
-        Place::Board(board) => of_board(board).request("POST", PATH, Some(&body)).await,
+        Place::Server => ask_service(stores, ("POST", PATH), Some(&body)).await?,
+        Place::Board(store, board) => ask_board(store, board, ("POST", PATH), Some(&body)).await?,
     };
-    let answer = accepted(answer.map_err(|error| unanswered(&error))?)?;
     Ok(answer["results"][0].clone())
 }
 
@@ -431,11 +431,11 @@ async fn one_by_one(items: &[Listed], stores: &Stores, is_cut: bool, notes: &str
 async fn card(listed: &Listed, stores: &Stores) -> Option<String> {
     let path = format!("/v1/inbox/{}", super::boards::encoded(listed.id()));
     let answer = match &listed.place {
-        Place::Server => of_service(stores).request("GET", &path, None).await,
-        Place::Board(board) => of_board(board).request("GET", &path, None).await,
+        Place::Server => ask_service(stores, ("GET", &path), None).await,
+        Place::Board(store, board) => ask_board(store, board, ("GET", &path), None).await,
         Place::Left(_) => return None,
     };
-    let item = accepted(answer.ok()?).ok()?;
+    let item = answer.ok()?;
     let change = item["difference"].as_str().map(|lines| format!("what changes in the file\n{lines}"));
     let note = item["difference_note"].as_str().map(|note| format!("{}\n", visible(note)));
     Some([item["card"].as_str()?.to_owned(), change.unwrap_or_default(), note.unwrap_or_default()].concat())

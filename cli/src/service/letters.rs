@@ -11,7 +11,7 @@ use crate::stores::Common;
 use crate::stores::Stores;
 
 use super::arguments::{DeadLetters, Retry};
-use super::boards::{ask_service, run_of};
+use super::boards::{ask_any, run_of};
 use super::follow::read;
 
 /// Lists the letters, or retries one.
@@ -52,7 +52,7 @@ async fn begin(stores: &Stores, run: &str, turn: Option<u32>, limits: Option<&Li
     }
     drop(store);
     let path = format!("/v1/delegations/{run}/retry");
-    let delegation = ask_service(stores, ("POST", &path), Some(&body)).await?;
+    let delegation = ask_any(stores, ("POST", &path), &[], Some(&body)).await?;
     let id = short(run_of(&delegation)?);
     let page = Page::of_data(&id, &format!("continues from {}", short(run)), delegation);
     Ok(Page { done: Some(format!("the retry is journaled as {id}")), ..page })
@@ -61,7 +61,7 @@ async fn begin(stores: &Stores, run: &str, turn: Option<u32>, limits: Option<&Li
 async fn list(stores: &Stores) -> Result<Page, Failure> {
     let (mut letters, mut next) = (Vec::new(), String::new());
     loop {
-        let page = ask_service(stores, ("GET", &format!("/v1/dead-letters{next}")), None).await?;
+        let page = ask_any(stores, ("GET", &format!("/v1/dead-letters{next}")), &[], None).await?;
         letters.extend(page["dead_letters"].as_array().cloned().unwrap_or_default());
         match page["next"].as_str() {
             Some(cursor) => next = format!("?page={cursor}"),

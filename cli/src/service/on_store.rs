@@ -1,14 +1,14 @@
 //! `callboard boards`: the boards that work on a store, on this machine and on others.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{BoardEntry, Timestamp, visible};
+use callboard::messages::{AgentName, BoardAgent, BoardEntry, Timestamp, visible};
 use serde_json::{Value, json};
 
 use crate::page::{Failure, Page, brief, duration, lines_of, table};
 use crate::stores::Common;
-use crate::stores::store::LEASE;
 
 /// The most characters of a name or of an address in the table.
 const SHOWN: usize = 60;
@@ -18,36 +18,86 @@ pub(super) async fn list(arguments: &Common) -> Result<Page, Failure> {
     let open = arguments.choice.stores()?.open_existing().await?;
     let mut boards = Vec::new();
     for store in &open.stores {
-        boards.extend(store.boards().await?);
+        boards.push(store.boards().await?);
     }
     Ok(Page { remarks: open.notes(), ..page(&boards, Env::system().now().wall) })
 }
 
-fn page(boards: &[BoardEntry], now: Timestamp) -> Page {
-    let mut drawn = table(["board", "agents", "runs", "renewed", "up", "build", "address"], &[2]);
-    for BoardEntry { name, left, info, .. } in boards {
-        let agents: Vec<String> = info.agents.iter().map(|agent| visible(agent.as_str())).collect();
-        let renewed = if left.is_zero() { "gone".to_owned() } else { format!("{} ago", duration(lag(*left))) };
-        let up = Duration::from_millis(now.as_millis().saturating_sub(info.began_at.as_millis()));
-        let address = info.address.as_deref().unwrap_or_default();
-        let [name, build, address] = [&**name, &*info.build, address].map(|text| brief(text, SHOWN));
-        drawn.add_row([name, agents.join(", "), info.runs.to_string(), renewed, duration(up), build, address]);
+/// The boards of each store.
+fn page(stores: &[Vec<BoardEntry>], now: Timestamp) -> Page {
+    let mut drawn = table(["board", "agents", "runs", "lease", "up", "build", "address"], &[2]);
+    let (mut differences, mut rows) = (String::new(), Vec::new());
+    for boards in stores {
+        let differing = differing(boards);
+        for (agent, Difference { boards, fields }) in &differing {
+            let [agent, boards] = [agent.as_str(), &boards.join(", ")].map(visible);
+            let fields = fields.join(", ");
+            differences
+                .push_str(&format!("{agent} is declared differently ({fields}) by {boards}: each uses its own\n"));
+        }
+        for board @ BoardEntry { name, left, info, .. } in boards {
+            let agents: Vec<String> = info.agents.iter().map(|agent| visible(agent.name.as_str())).collect();
+            let lease = if left.is_zero() { "gone".to_owned() } else { duration(*left) };
+            let up = Duration::from_millis(now.as_millis().saturating_sub(info.began_at.as_millis()));
+            let address = info.address.as_deref().unwrap_or_default();
+            let [name, build, address] = [&**name, &*info.build, address].map(|text| brief(text, SHOWN));
+            drawn.add_row([name, agents.join(", "), info.runs.to_string(), lease, duration(up), build, address]);
+            rows.push(row(board, &differing));
+        }
     }
-    let text = if boards.is_empty() { "no board works on the store\n".to_owned() } else { lines_of(&drawn) };
-    Page::new(text, boards.iter().map(row).collect())
+    let text = if rows.is_empty() { "no board works on the store\n".to_owned() } else { lines_of(&drawn) };
+    Page::new(text + &differences, rows.into())
 }
 
-/// The time since the last renewal of a lease.
-fn lag(left: Duration) -> Duration {
-    LEASE.saturating_sub(left)
+/// How boards declare an agent that is not the same on all of them.
+struct Difference<'b> {
+    /// The names of the boards that have it.
+    boards: Vec<&'b str>,
+    fields: Vec<&'static str>,
 }
 
-fn row(board: &BoardEntry) -> Value {
+/// The agents that boards that live declare differently.
+fn differing(boards: &[BoardEntry]) -> BTreeMap<&AgentName, Difference<'_>> {
+    let mut declared: BTreeMap<&AgentName, Vec<(&str, &BoardAgent)>> = BTreeMap::new();
+    for BoardEntry { name, info, .. } in boards.iter().filter(|board| !board.left.is_zero()) {
+        for agent in &info.agents {
+            declared.entry(&agent.name).or_default().push((name, agent));
+        }
+    }
+    declared.into_iter().filter_map(|(name, declared)| Some((name, difference(&declared)?))).collect()
+}
+
+fn difference<'b>(declared: &[(&'b str, &BoardAgent)]) -> Option<Difference<'b>> {
+    let (_, first) = declared.first()?;
+    let fields: BTreeSet<_> = declared.iter().flat_map(|(_, agent)| fields_that_differ(first, agent)).collect();
+    let boards = declared.iter().map(|(board, _)| *board).collect();
+    (!fields.is_empty()).then(|| Difference { boards, fields: fields.into_iter().collect() })
+}
+
+fn fields_that_differ(one: &BoardAgent, other: &BoardAgent) -> Vec<&'static str> {
+    let fields = [
+        ("role", one.role != other.role),
+        ("capabilities", one.capabilities != other.capabilities),
+        ("projects", one.projects != other.projects),
+        ("authority", one.authority != other.authority),
+        ("mode", one.mode != other.mode),
+        ("effects", one.has_effects != other.has_effects),
+    ];
+    fields.into_iter().filter_map(|(field, differs)| differs.then_some(field)).collect()
+}
+
+fn row(board: &BoardEntry, differing: &BTreeMap<&AgentName, Difference<'_>>) -> Value {
     let BoardEntry { name, session, left, info, .. } = board;
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let is_gone = left.is_zero();
+    let agents: Vec<&AgentName> = info.agents.iter().map(|agent| &agent.name).collect();
+    let differing: BTreeMap<&str, &[&str]> = agents
+        .iter()
+        .filter_map(|agent| Some((agent.as_str(), &*differing.get(agent)?.fields)))
+        .filter(|_| !is_gone)
+        .collect();
     json!({
         "board": name, "session": session, "id": info.id, "build": info.build, "began_at": info.began_at.as_millis(),
-        "address": info.address, "agents": info.agents, "runs": info.runs, "is_gone": left.is_zero(),
-        "lag_ms": (!left.is_zero()).then(|| millis(lag(*left))), "lease_left_ms": millis(*left),
+        "address": info.address, "agents": agents, "differing": differing, "runs": info.runs, "is_gone": is_gone,
+        "lease_left_ms": u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
     })
 }

@@ -10,7 +10,7 @@ use crate::run_names::short;
 use crate::stores::Stores;
 
 use super::arguments::Read;
-use super::boards::{ask_service, encoded};
+use super::boards::{ask_any, encoded};
 use super::own_tokens;
 use super::sending::is_agent;
 
@@ -22,7 +22,7 @@ pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
     let Read { agent, choice, json: _ } = arguments;
     let path = format!("/v1/agents/{}/inbox", encoded(agent));
     let stores = choice.stores()?;
-    let inbox = ask_service(&stores, ("GET", &path), None).await?;
+    let inbox = ask_any(&stores, ("GET", &path), &[], None).await?;
     let messages = inbox["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     if messages.is_empty() && !is_known(&stores, agent).await? {
         return Err(Failure::not_found(format!("no agent and no token has the name {}", visible(&quoted(agent)))));

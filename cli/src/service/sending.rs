@@ -18,7 +18,7 @@ use crate::workflow::arguments::Start;
 use crate::workflow::input::whole;
 
 use super::arguments::{Delivery, Send, WAIT, Wait};
-use super::boards::{answer_of_service, ask_service, of_service, run_of};
+use super::boards::{ask_any, run_of};
 use super::follow;
 
 /// Delegates a task, and returns once it is journaled.
@@ -45,7 +45,7 @@ pub(super) async fn start(arguments: Start) -> Result<Page, Failure> {
     followed(begun(&stores, request, &delivery).await?, &delivery).await
 }
 
-/// Gives a task to the server, which answers with the delegation.
+/// Gives a task to the server, or to a board on another machine, which answers with the delegation.
 async fn begun(stores: &Stores, mut request: Value, delivery: &Delivery) -> Result<Value, Failure> {
     let Delivery { limits, reference, key, .. } = delivery;
     if let Some(limits) = limits {
@@ -59,8 +59,7 @@ async fn begun(stores: &Stores, mut request: Value, delivery: &Delivery) -> Resu
     let state = span.as_ref().and_then(|span| span.state.as_deref());
     let headers = [("idempotency-key", key.as_deref()), ("traceparent", text.as_deref()), ("tracestate", state)];
     let headers: Vec<_> = headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let answer = of_service(stores).request_with("POST", "/v1/delegations", &headers, Some(&request)).await;
-    answer_of_service(stores, answer)
+    ask_any(stores, ("POST", "/v1/delegations"), &headers, Some(&request)).await
 }
 
 /// The id of a delegation, or how it ends.
@@ -78,7 +77,7 @@ async fn followed(delegation: Value, delivery: &Delivery) -> Result<Page, Failur
 /// # Errors
 /// No workflow of this name is saved.
 pub(super) async fn check_workflow(stores: &Stores, name: &str) -> Result<(), Failure> {
-    let saved = ask_service(stores, ("GET", "/v1/workflows"), None).await?;
+    let saved = ask_any(stores, ("GET", "/v1/workflows"), &[], None).await?;
     let names = saved["workflows"].as_array().into_iter().flatten().filter_map(|saved| saved["name"].as_str());
     let names: Vec<&str> = names.collect();
     if names.contains(&name) {
@@ -97,9 +96,9 @@ fn tip<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     similar(name, names).map(|likely| format!("; did you mean {}?", visible(&quoted(likely)))).unwrap_or_default()
 }
 
-/// The agents of the server.
+/// The agents of the server, and of the other boards on its store.
 async fn agents_of(stores: &Stores) -> Result<Value, Failure> {
-    ask_service(stores, ("GET", "/v1/agents"), None).await
+    ask_any(stores, ("GET", "/v1/agents"), &[], None).await
 }
 
 fn each(agents: &Value) -> impl Iterator<Item = &Value> {

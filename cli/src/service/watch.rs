@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -22,7 +23,7 @@ use crate::waits;
 use crate::workflow::progress::Kind;
 
 use super::arguments::Watch;
-use super::boards::{no_server, of_service, unanswered};
+use super::boards::{has_boards, no_server, of_service, unanswered};
 use super::follow::{abandoned, ended, left, shown};
 use super::following::{Added, Following, LOOK_AGAIN, Seen};
 
@@ -30,6 +31,8 @@ use super::following::{Added, Following, LOOK_AGAIN, Seen};
 const SHOWN: usize = 200;
 /// How often to look for a server that is gone, before that is reported: another may be about to start.
 const LOOKS: u32 = 25;
+/// How often to look at the runs of all boards on a database.
+const LOOK_AT_STORE: Duration = Duration::from_secs(1);
 
 /// Watches until the run has ended, the server is gone, or a signal comes.
 pub(super) async fn watch(arguments: &Watch) -> Result<Page, Failure> {
@@ -41,6 +44,7 @@ pub(super) async fn watch(arguments: &Watch) -> Result<Page, Failure> {
     let watched = apart(None, found.clone(), move || async move {
         match written {
             Some(written) => of_run(&out, &written, &report).await,
+            None if out.stores.database().is_some() => of_store(&out).await,
             None => of_board(&out).await,
         }
     });
@@ -123,6 +127,28 @@ async fn of_board(out: &Out) -> Result<Page, Failure> {
             }
         }
         events = connect().await?;
+    }
+}
+
+/// Shows what happens to the runs of all boards on a database, until no board with agents works on it.
+async fn of_store(out: &Out) -> Result<Page, Failure> {
+    let stores = out.stores.open_existing().await?.stores;
+    let mut board = Board { stores: &stores, runs: BTreeMap::new(), ended: BTreeSet::new(), out };
+    let mut looks = 0;
+    loop {
+        if let Err(error) = board.look_at_all().await? {
+            return unwritten(&error);
+        }
+        let mut is_served = false;
+        for store in &stores {
+            is_served |= has_boards(store).await?;
+        }
+        match looks {
+            _ if is_served => looks = LOOKS,
+            0 => return Err(no_server(&out.stores)),
+            _ => looks -= 1,
+        }
+        tokio::time::sleep(LOOK_AT_STORE).await;
     }
 }
 

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::postgres::{Server, connect};
 use crate::support::agents::add_python_agent;
@@ -30,9 +31,16 @@ fn project(agent: &str, body: &str) -> Project {
     project
 }
 
-/// `callboard ARGUMENTS` on the store.
+/// `callboard ARGUMENTS` on the store, which finds the sockets of its own machine alone.
+fn command_on(project: &Project, store: &str, arguments: &[&str]) -> Command {
+    let mut command = project.command(arguments);
+    command.env("CALLBOARD_STORE", store).env("XDG_RUNTIME_DIR", project.state.path());
+    command
+}
+
+/// The output of `callboard ARGUMENTS` on the store.
 fn on(project: &Project, store: &str, arguments: &[&str]) -> Printed {
-    output_of(project.command(arguments).env("CALLBOARD_STORE", store))
+    output_of(command_on(project, store, arguments))
 }
 
 fn done(printed: &Printed) -> &Printed {
@@ -42,8 +50,7 @@ fn done(printed: &Printed) -> &Printed {
 
 /// Serves the agents of a project as the board of this name.
 fn serve(project: &Project, store: &str, name: &str) -> Serving {
-    let mut serve = project.command(&["serve", "--listen", "127.0.0.1:0", "--name", name]);
-    Serving::of(serve.env("CALLBOARD_STORE", store))
+    Serving::of(command_on(project, store, &["serve", "--listen", "127.0.0.1:0", "--name", name]))
 }
 
 /// Asks until there is an answer.
@@ -119,6 +126,230 @@ fn the_runs_of_a_board_that_was_killed_continue_on_a_board_of_another_machine() 
     drop(first);
     again.stop();
     second.stop();
+}
+
+/// The id of a new run of this agent.
+fn sent(project: &Project, store: &str, agent: &str) -> String {
+    let sent = on(project, store, &["send", agent, "work"]);
+    done(&sent).out.trim().to_owned()
+}
+
+/// Waits until a server knows an agent of another board.
+fn until_known(project: &Project, store: &str, agent: &str) {
+    until(|| {
+        let listed = done(&on(project, store, &["agents", "--json"])).json();
+        listed["agents"].as_array().unwrap().iter().any(|listed| listed["agent"] == agent).then_some(())
+    });
+}
+
+const ASKS: &str = "end(turn, ask(type='ask', question='Which?')['value'])\n";
+const PUBLISHES: &str = "end(turn, ask(type='approve', action='publish', target='WORDS.md', arguments={})['type'])\n";
+
+#[test]
+fn tasks_and_decisions_reach_the_boards_of_other_machines_from_everywhere() {
+    let store = database("reached", "postgres");
+    let a = project("lone", "end(turn, 'done at a')\n");
+    let b = project("asker", ASKS);
+    add_python_agent(&b.folder, "clerk", PUBLISHES);
+    // No server runs there.
+    let c = Project::new();
+    done(&on(&a, &store, &["store", "migrate"]));
+    let unserved = on(&c, &store, &["send", "asker", "work"]);
+    assert!(unserved.code == Some(6) && unserved.error.contains("no server runs for the store"), "{}", unserved.error);
+    let (first, second) = (serve(&a, &store, "a"), serve(&b, &store, "b"));
+    let unknown = on(&c, &store, &["send", "askr", "work"]);
+    assert!(unknown.code == Some(3) && unknown.error.contains("asker"), "{:?} {}", unknown.code, unknown.error);
+    for from in [&a, &b, &c] {
+        let lone = sent(from, &store, "lone");
+        assert_eq!(done(&on(from, &store, &["wait", &lone])).out, "done at a\n");
+        let asked = sent(from, &store, "asker");
+        let waits = on(from, &store, &["wait", &asked]);
+        assert_eq!(waits.code, Some(5), "{}", waits.error);
+        let watch = command_on(from, &store, &["watch", &asked]).spawn().unwrap();
+        for other in [&a, &b, &c] {
+            let pending = on(other, &store, &["pending", &asked]);
+            assert!(done(&pending).out.contains("Which?"), "{}", pending.out);
+        }
+        let unfit = on(from, &store, &["approve", &asked]);
+        assert!(unfit.code == Some(2) && unfit.error.contains("`callboard answer`"), "{}", unfit.error);
+        let answered = on(from, &store, &["answer", &asked, "this one"]);
+        assert!(done(&answered).out.starts_with("answered: "), "{}", answered.out);
+        assert_eq!(done(&on(from, &store, &["wait", &asked])).out, "this one\n");
+        let watched: Printed = watch.wait_with_output().unwrap().into();
+        assert!(done(&watched).out.ends_with("complete: this one\n"), "{}", watched.out);
+        for (decision, output) in [("approve", "result"), ("deny", "failed")] {
+            let clerk = sent(from, &store, "clerk");
+            assert_eq!(on(from, &store, &["wait", &clerk]).code, Some(5));
+            let decided = on(from, &store, &[decision, &clerk]);
+            assert!(done(&decided).out.contains("WORDS.md"), "{}", decided.out);
+            assert_eq!(done(&on(from, &store, &["wait", &clerk])).out, format!("{output}\n"));
+        }
+        let listed = sent(from, &store, "clerk");
+        assert_eq!(on(from, &store, &["wait", &listed]).code, Some(5));
+        let decided = on(from, &store, &["inbox", &listed, "--do", "approve"]);
+        assert!(done(&decided).out.starts_with("approved: clerk"), "{} {}", decided.out, decided.error);
+        let unneeded = sent(from, &store, "asker");
+        let cancelled = on(from, &store, &["cancel", &unneeded, "--reason", "not needed"]);
+        assert!(done(&cancelled).out.contains("is cancelled"), "{}", cancelled.out);
+        let status = on(from, &store, &["status", &unneeded, "--json"]);
+        assert_eq!(done(&status).json()["state"], "cancelled");
+    }
+    first.stop();
+    second.stop();
+}
+
+/// As README.md has it, which a test of the pages compares.
+const SHOWN: &str = r#"
+$ callboard store migrate
+postgres://ann@db.example.org/callboard has the schema of this callboard
+$ callboard serve --model fake --name a                                              # on machine 1
+$ callboard serve --model fake --name b                                              # on machine 2
+$ callboard boards
+board  agents                                                                                                 runs  lease  up       build  address
+a      capability_gap, coder, compactor, complexity, coordinator, enricher, researcher, reviewer, summarizer     0  14 s   0.372 s  0.1.0  http://127.0.0.1:7420
+b      capability_gap, coder, compactor, complexity, coordinator, enricher, researcher, reviewer, summarizer     0  14 s   0.187 s  0.1.0  http://127.0.0.1:7420
+$ callboard send coder 'FileWrite {"path": "notes.txt", "content": "hi"}'            # on machine 1
+req-b5a69c35aa9c  acknowledged by coder
+$ kill -9 4711                                                                       # the process of a
+$ callboard approve req-b5a6
+approved: coder wants to FileWrite notes.txt
+$ callboard wait req-b5a6
+complete: The fake model does not think; it only shows how things go. It was asked: FileWrite {"path": "notes.txt", "content": "hi"}
+- FileWrite answered: notes.txt is new: 1 lines
+"#;
+
+/// The commands, each with what is shown below it.
+fn shown_steps() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut steps: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in SHOWN.trim().lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push((command, Vec::new())),
+            (None, Some((_, shown))) => shown.push(line),
+            (None, None) => panic!("no command is above {line}"),
+        }
+    }
+    steps
+}
+
+/// Lines with single spaces, and the same in place of ids and figures.
+fn without_figures<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<String> {
+    let word = |word: &str| match word.starts_with("req-") {
+        true => "ID".to_owned(),
+        false => word
+            .split(|c: char| c.is_ascii_digit() || c == '.')
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("0"),
+    };
+    let lines = lines.into_iter().filter(|line| !line.trim().is_empty());
+    lines.map(|line| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn the_tour_of_the_readme_survives_the_death_of_a_machine() {
+    let store = database("tour", "postgres");
+    let machines = [Project::new(), Project::new(), Project::new()];
+    let mut served: Vec<Serving> = Vec::new();
+    let mut id = String::new();
+    for (line, shown) in shown_steps() {
+        let (command, place) = line.split_once("  # ").unwrap_or((line, ""));
+        let machine = match place {
+            "on machine 1" => 0,
+            "on machine 2" => 1,
+            _ => 2,
+        };
+        let folder = machines[machine].folder.path().join("empty");
+        fs::create_dir_all(folder.join(".callboard")).unwrap();
+        // As a shell reads it, in a folder without agents.
+        let of_shell = |command: &str| {
+            let program = command_on(&machines[machine], &store, &[]);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &command.replace("callboard ", "exec \"$0\" ").replace("req-b5a6", &id)]);
+            shell.arg(program.get_program()).current_dir(&folder).env_clear();
+            shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            shell
+        };
+        if command.starts_with("kill ") {
+            // It waits for a person: nothing of it is under way.
+            until(|| (on(&machines[2], &store, &["wait", &id]).code == Some(5)).then_some(()));
+            served[0].process.as_mut().unwrap().kill().unwrap();
+        } else if command.starts_with("callboard serve ") {
+            served.push(Serving::of(of_shell(&format!("{} --listen 127.0.0.1:0", command.trim()))));
+        } else {
+            let printed = until(|| {
+                let printed = output_of(of_shell(command));
+                // While the board is not taken over, nobody takes decisions.
+                (printed.code == Some(0) || !command.starts_with("callboard approve")).then_some(printed)
+            });
+            done(&printed);
+            if command.starts_with("callboard send ") {
+                id = printed.out.trim().to_owned();
+            }
+            let both = format!("{} {}", printed.out.trim_end(), printed.error);
+            let printed = both.replace(&store, "postgres://ann@db.example.org/callboard");
+            // On a terminal the output has a mark.
+            let shown = shown.iter().map(|line| line.trim_start_matches("complete: "));
+            assert_eq!(without_figures(printed.lines()), without_figures(shown), "{command}: {printed}");
+        }
+    }
+    let written = |machine: usize| machines[machine].folder.path().join("empty/notes.txt").exists();
+    assert_eq!([written(0), written(1)], [false, true], "the board that lives has written it");
+}
+
+#[test]
+fn a_turn_that_failed_is_tried_again_from_a_machine_without_the_agent() {
+    let store = database("retried", "postgres");
+    let a = project(
+        "flaky",
+        "end(turn, 'right') if os.path.exists('again') else tell(type='error', turn=turn['id'], text='no', terminal=True)\n",
+    );
+    let c = Project::new();
+    done(&on(&a, &store, &["store", "migrate"]));
+    let serving = serve(&a, &store, "a");
+    let run = sent(&c, &store, "flaky");
+    assert_eq!(on(&c, &store, &["wait", &run]).code, Some(1));
+    let letters = on(&c, &store, &["dead-letters"]);
+    assert!(done(&letters).out.contains(&run), "{}", letters.out);
+    fs::write(a.folder.path().join("again"), "").unwrap();
+    let retried = on(&c, &store, &["retry", &run]);
+    let retried = done(&retried).out.trim().to_owned();
+    let output = until(|| Some(on(&c, &store, &["wait", &retried])).filter(|waited| waited.code == Some(0)));
+    assert_eq!(output.out, "right\n");
+    serving.stop();
+}
+
+#[test]
+fn a_delegation_to_another_machine_survives_the_board_that_works_on_it() {
+    let store = database("delegated", "postgres");
+    let lead = "answer = ask(type='delegate', to='worker', body='do it')\nend(turn, answer.get('value', answer))\n";
+    let a = project("lead", lead);
+    // Its turn lasts until its board is gone.
+    let b = project("worker", "open('begun', 'w')\nhear()\n");
+    let c = project("worker", "end(turn, 'done at c')\n");
+    let declared = fs::read_to_string(c.folder.path().join("agents/worker.toml")).unwrap();
+    let declared = declared + "[agent.announces]\ncapabilities = [\"rust\"]\n";
+    fs::write(c.folder.path().join("agents/worker.toml"), declared).unwrap();
+    done(&on(&a, &store, &["store", "migrate"]));
+    let first = serve(&a, &store, "a");
+    let mut second = serve(&b, &store, "b");
+    until_known(&a, &store, "worker");
+    let run = sent(&a, &store, "lead");
+    until(|| b.folder.path().join("begun").exists().then_some(()));
+    let third = serve(&c, &store, "c");
+    let boards = on(&a, &store, &["boards"]);
+    assert!(
+        done(&boards).out.ends_with("worker is declared differently (capabilities) by b, c: each uses its own\n"),
+        "{}",
+        boards.out
+    );
+    let rows: Vec<Value> = on(&a, &store, &["boards", "--json"]).parsed();
+    let differing = |name: &str| &rows.iter().find(|row| row["board"] == name).unwrap()["differing"];
+    assert_eq!([differing("a"), differing("b")], [&json!({}), &json!({ "worker": ["capabilities"] })]);
+    second.process.as_mut().unwrap().kill().unwrap();
+    assert_eq!(done(&on(&b, &store, &["wait", &run])).out, "done at c\n");
+    first.stop();
+    third.stop();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The router's directory: the announcements of agents. Pure; the router's actor adds them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use callboard_text::nearest;
 
@@ -34,10 +33,9 @@ impl Directory {
         self.agents.get(name).is_some_and(|known| known.is_available)
     }
 
-    /// The role, the capabilities and the projects of an agent.
-    pub(super) fn description_of(&self, name: &AgentName) -> (Option<Arc<str>>, Vec<Arc<str>>, Vec<Arc<str>>) {
-        let known = self.agents.get(name).cloned();
-        known.map(|known| (known.role, known.capabilities, known.projects)).unwrap_or_default()
+    /// What an agent has announced last.
+    pub(super) fn announced(&self, name: &AgentName) -> Option<&Presence> {
+        self.agents.get(name)
     }
 
     /// The agent of this name.

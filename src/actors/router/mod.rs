@@ -169,7 +169,10 @@ impl Router {
         };
         let directory = self.directory.read();
         let described = hosted.into_iter().map(|(name, mode, has_effects)| {
-            let (role, capabilities, projects) = directory.description_of(&name);
+            let announced = directory.announced(&name).cloned();
+            let (role, capabilities, projects) = announced
+                .map(|Presence { role, capabilities, projects, .. }| (role, capabilities, projects))
+                .unwrap_or_default();
             let (authority, mode) = (self.scheduler.authority(name.as_str()), mode.name().into());
             BoardAgent { name, role, capabilities, projects, authority, mode, has_effects }
         });

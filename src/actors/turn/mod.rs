@@ -334,7 +334,7 @@ impl Turn {
             view: view.clone(),
             previous_agent: previous_agent.clone(),
             figures: figures.clone(),
-            answers: answers.clone(),
+            answers: answers.as_deref().and_then(|answers| Json::of(answers).ok()),
             node: node.clone(),
             conversation: conversation.clone(),
         }

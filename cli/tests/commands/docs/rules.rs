@@ -97,8 +97,9 @@ pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 6] = [
 ];
 
 /// Blocks that are a snapshot of a test, word for word: the page, the beginning of the block, and the file with the test.
-pub(super) const SNAPSHOTS: [(&str, &str, &str); 2] = [
+pub(super) const SNAPSHOTS: [(&str, &str, &str); 3] = [
     ("README.md", "$ callboard serve --model fake\n", "cli/tests/terminals/newcomer.rs"),
+    ("README.md", "$ callboard store migrate\n", "cli/tests/stores/database.rs"),
     ("docs/testing.md", "the tree differs from its picture ", "tests/simulation/test_kit.rs"),
 ];
 

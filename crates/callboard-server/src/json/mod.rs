@@ -125,6 +125,7 @@ pub fn submission(submission: &Submission) -> Value {
         reference,
         // Of the program that asked.
         trace_parent: _,
+        placed,
     } = task;
     let schema = schema.as_ref().or_else(|| plan.as_ref().map(|plan| &plan.schema));
     let channels: Map<String, Value> = schema
@@ -133,7 +134,7 @@ pub fn submission(submission: &Submission) -> Value {
             schema.declared().filter_map(|name| Some((name.to_owned(), stable(schema.reducer(name).ok()?))))
         })
         .collect();
-    json!({
+    let mut shown = json!({
         "run": run,
         "trace": trace,
         "submitted_at": time(*at),
@@ -156,7 +157,11 @@ pub fn submission(submission: &Submission) -> Value {
             "workflow": plan.as_ref().map(|plan| &plan.name),
             "channels": channels,
         },
-    })
+    });
+    if let Some(placed) = placed {
+        shown["task"]["placed"] = json!(placed.turn.to_string());
+    }
+    shown
 }
 
 fn millis(time: Duration) -> u64 {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules};
 use crate::messages::{
-    AgentName, Answer, AskedOutcome, ContextStrategy, Json, Order, Outcome, Refusal, RunEvent, State, Submission,
-    Update, Usage, Verdict,
+    AgentName, Answer, AskedOutcome, ContextStrategy, EarlierAnswer, Json, Order, Outcome, Refusal, RunEvent, State,
+    Submission, Update, Usage, Verdict,
 };
 use crate::supervision::runs::rules::budget::{Budget, Call, ReservationKey, UsedBy};
 use crate::supervision::runs::rules::once;
@@ -59,7 +59,8 @@ impl Run {
         let mut root = Branch::new(Origin::Root, State::default(), chain);
         if let Some(placed) = run.submission.task.placed.as_deref() {
             (root.view, root.previous_agent) = (placed.view.clone(), placed.previous_agent.clone());
-            root.brief.answers.clone_from(&placed.answers);
+            root.brief.answers =
+                placed.answers.as_ref().and_then(|answers| answers.parse::<Vec<EarlierAnswer>>().ok()).map(Into::into);
         }
         let root = run.branches.add(root);
         let mut effects = Vec::new();
