@@ -1,7 +1,7 @@
 //! The driver: it starts the boards, submits runs to all of them, brings about the faults, and keeps what it is answered. It asks no
 //! board what it has lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{Display, Write as _};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -120,7 +120,7 @@ pub(crate) struct Driver<'c> {
     events: Receiver<Event>,
     places: Vec<Place>,
     runs: BTreeMap<String, Submitted>,
-    faults: std::vec::IntoIter<Fault>,
+    faults: VecDeque<Fault>,
     /// How many runs have yet to be accepted or to end before the next fault.
     until_fault: usize,
     has_long_leases: bool,
@@ -155,7 +155,7 @@ impl<'c> Driver<'c> {
             events,
             places: Vec::new(),
             runs: BTreeMap::new(),
-            faults: faults.into_iter(),
+            faults: faults.into(),
             until_fault: 20,
             has_long_leases,
             lives: 0,
@@ -223,11 +223,16 @@ impl<'c> Driver<'c> {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let (sender, who) = (self.sender.clone(), life.who());
         std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let Some(line) = line.strip_prefix(LINE) else { continue };
-                if sender.send(Event::Line(who.clone(), line.to_owned())).is_err() {
+            let mut stdout = BufReader::new(stdout);
+            let mut line = String::new();
+            while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
+                // Of one that was killed the last line may be torn.
+                if let Some(said) = line.strip_prefix(LINE).and_then(|line| line.strip_suffix('\n'))
+                    && sender.send(Event::Line(who.clone(), said.to_owned())).is_err()
+                {
                     return;
                 }
+                line.clear();
             }
             let _ = sender.send(Event::Closed(who));
         });
@@ -297,7 +302,11 @@ impl<'c> Driver<'c> {
                     run.at = None;
                 }
             }
-            "answered" | "unanswered" => self.counts.add(&format!("{word} {first}")),
+            "answered" => self.counts.add(&format!("{word} {first}")),
+            "unanswered" => {
+                self.counts.add(&format!("{word} {first}"));
+                eprintln!("{who}: {line}");
+            }
             "taken" => self.counts.add("waits for a name"),
             "stopped" => self.counts.add(word),
             "attention" | "failed" | "ended" => {
@@ -305,7 +314,7 @@ impl<'c> Driver<'c> {
                 eprintln!("{who}: {line}");
             }
             "unfinished" => {
-                let is_over = self.faults.len() == 0 && self.runs.values().all(|run| !run.ends.is_empty());
+                let is_over = self.faults.is_empty() && self.runs.values().all(|run| !run.ends.is_empty());
                 self.is_done |= is_over && first == "0" && self.is_whole();
             }
             "wrong" => self.wrong.push(format!("{who}: {rest}")),
@@ -322,13 +331,16 @@ impl<'c> Driver<'c> {
         self.until_fault = self.until_fault.saturating_sub(1);
         if self.until_fault == 0 {
             self.until_fault = 5 + self.campaign.below(30);
-            if let Some(fault) = self.faults.next() {
-                self.bring_about(fault);
+            match self.faults.front().copied() {
+                Some(fault) if self.bring_about(fault) => drop(self.faults.pop_front()),
+                Some(_) => self.until_fault = 1,
+                None => {}
             }
         }
     }
 
-    fn bring_about(&mut self, fault: Fault) {
+    /// Whether that is possible now, at a board that the seed chooses.
+    fn bring_about(&mut self, fault: Fault) -> bool {
         let index = self.campaign.below(NAMES.len());
         // One board at a time is away for long, so that others can end its session.
         let is_away = |place: &Place| matches!(place.process.state, State::Frozen | State::Apart);
@@ -338,13 +350,15 @@ impl<'c> Driver<'c> {
             }
             Fault::Crash => self.runtime.block_on(self.client()).is_some(),
             Fault::Shutdown => self.places[index].process.state == State::Ready,
-            Fault::Kill | Fault::Cut(_) => true,
+            Fault::Kill => self.places[index].process.state != State::Down,
+            Fault::Cut(_) => true,
         };
-        let fault = if is_possible { fault } else { Fault::Kill };
+        if !is_possible {
+            return false;
+        }
         let place = &mut self.places[index];
         let process = &mut place.process;
         match fault {
-            Fault::Kill if process.state == State::Down => return,
             Fault::Kill => process.kill(),
             Fault::Freeze => {
                 process.state = State::Frozen;
@@ -370,6 +384,7 @@ impl<'c> Driver<'c> {
             Fault::Crash => "crashes of the database",
         };
         self.counts.add(name);
+        true
     }
 
     fn closed(&mut self, who: &str) {
@@ -427,12 +442,12 @@ impl<'c> Driver<'c> {
             }
         }
         self.ask_about_runs();
-        if self.ticks % 3 == 0
+        if self.ticks.is_multiple_of(3)
             && let Some(index) = self.any_ready()
         {
             self.ask(index, "people");
         }
-        if self.ticks % 5 == 0
+        if self.ticks.is_multiple_of(5)
             && let Some(index) = self.any_ready()
         {
             self.ask(index, "look");
@@ -442,7 +457,7 @@ impl<'c> Driver<'c> {
     /// Submits as many runs as are to be open, and asks somebody about each that nobody was asked about.
     fn ask_about_runs(&mut self) {
         let open = self.runs.values().filter(|run| run.ends.is_empty()).count();
-        if self.faults.len() > 0 {
+        if !self.faults.is_empty() {
             (open..IN_FLIGHT).for_each(|_| self.add_run());
         }
         let idle = self.runs.iter().filter(|(_, run)| run.at.is_none() && run.ends.is_empty());
