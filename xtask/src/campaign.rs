@@ -98,6 +98,17 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 1_000,
     },
     Campaign {
+        name: "cluster",
+        about: "boards on one PostgreSQL are killed, stopped, cut off and shut down, and so is the database: each run ends once, no `once` \
+                effect is repeated, shared values are linearizable",
+        test: "callboard-postgres/cluster",
+        filter: "each_run_ends_once",
+        variable: COUNT,
+        unit: "faults",
+        fast: 12,
+        long: 1_000,
+    },
+    Campaign {
         name: "http",
         about: "requests put together by chance are answered, and do what their answers say",
         test: "callboard-server/server",
