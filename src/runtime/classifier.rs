@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::messages::{AgentName, Complexity, Handoffs, Task};
 
-use super::handle::{Callboard, Origin};
+use super::handle::Callboard;
 
 /// The time limit of a run that chooses the class of a task.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,8 +35,7 @@ impl Callboard {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }
         // The classified task holds the permit for both; otherwise a full board would wait for itself.
-        let run =
-            self.accept(&mut judging, None, false, None, Origin::Caller).await.map_err(|error| error.to_string())?;
+        let run = self.accept(&mut judging, None, false, None).await.map_err(|error| error.to_string())?;
         let result = run.result().await.map_err(|error| error.to_string())?;
         if !result.outcome.is_finished() {
             return Err(format!("run {}: {}", run.id(), result.outcome));

@@ -15,6 +15,7 @@ use crate::messages::{Command, Complexity, ContextStrategy, Limits, OnUnknown};
 use crate::storage::Losses;
 use crate::supervision::runs::breaker::BreakerPolicy;
 
+use super::reach::{LISTED_WITHIN, TAKEN_OVER_WITHIN};
 use super::settings::Settings;
 
 /// The values in the code, by section.
@@ -27,6 +28,8 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     assert_eq!(settings.on_unknown, OnUnknown::Ask);
     assert_eq!(settings.attempts, attempts);
     written("src/storage/sled/write_state.rs", "const BUFFERED_FOR: Duration = Duration::from_millis(80);");
+    written("src/actors/boards/exchange.rs", "const KEPT: u64 = 24 * 3600;");
+    written("src/runtime/placed_turns.rs", "const LONGEST: Duration = Duration::from_secs(24 * 3600);");
     written("src/workflow/graph/mod.rs", "const MAP_BOUND: u32 = 1_000;");
     written("src/actors/approvals/queue.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
     let agent = agent.config();
@@ -86,6 +89,17 @@ fn figures() -> Vec<(u32, Vec<String>)> {
             vec![
                 "the newest runs that fit 1 MiB".to_owned(),
                 format!("{} after its last run", time(settings.retention.conversations)),
+            ],
+        ),
+        (
+            16,
+            vec![
+                "24 h".to_owned(),
+                time(settings.timings.scan_every),
+                format!("{} s", settings.timings.offline_after.as_secs()),
+                time(LISTED_WITHIN),
+                time(TAKEN_OVER_WITHIN),
+                "24 h if there is none".to_owned(),
             ],
         ),
     ]

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_text::nearest;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -88,20 +89,12 @@ pub(super) struct Board {
 }
 
 /// What a run submitted by a turn inherits from it. Boxed: callers that wait hold room for one, and few have one.
+#[derive(Clone)]
 pub(super) struct Lineage {
     /// The delegations that led to it.
     pub(super) chain: Chain,
     /// The trace of the turn that submits it.
     pub(super) trace: TraceId,
-}
-
-/// Who submits a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// A caller of this board, which may have another board accept the task.
-    Caller,
-    /// Another board: this one accepts the task itself, or refuses it.
-    Board,
 }
 
 impl Callboard {
@@ -114,10 +107,30 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.run_permits).acquire_owned().await {
-                Ok(permit) => self.accept(&mut task, Some(permit), true, None, Origin::Caller).await,
+                Ok(permit) => self.accept(&mut task, Some(permit), true, None).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
-            submitted.inspect_err(count_if_refused)
+            match self.or_where_it_is(submitted, task) {
+                Ok(submitted) => submitted,
+                Err(elsewhere) => elsewhere.await,
+            }
+            .inspect_err(count_if_refused)
+        }
+    }
+
+    /// What became of a submission; if this board does not have the agent, what becomes of it at the board that has it. Callers that
+    /// wait hold no room for that.
+    fn or_where_it_is(
+        &self,
+        submitted: Result<RunHandle, SubmitError>,
+        task: Task,
+    ) -> Result<Result<RunHandle, SubmitError>, BoxFuture<'static, Result<RunHandle, SubmitError>>> {
+        match submitted {
+            Err(error) if is_not_here(&error) => {
+                let board = self.clone();
+                Err(Box::pin(async move { board.submit_where_it_is(task, true, None, error).await }))
+            }
+            submitted => Ok(submitted),
         }
     }
 
@@ -126,7 +139,7 @@ impl Callboard {
     /// # Errors
     /// See [`SubmitError`].
     pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        self.try_submit_from(task, None, Origin::Caller).await
+        self.try_submit_from(task, None).await
     }
 
     /// As [`Callboard::try_submit`], for a task that a turn submits.
@@ -134,14 +147,27 @@ impl Callboard {
         &self,
         mut task: Task,
         lineage: Option<Box<Lineage>>,
-        origin: Origin,
     ) -> Result<RunHandle, SubmitError> {
-        let submitted = match Arc::clone(&self.board.run_permits).try_acquire_owned() {
-            Ok(permit) => self.accept(&mut task, Some(permit), false, lineage, origin).await,
+        match self.try_accept(&mut task, lineage.clone()).await {
+            Err(error) if is_not_here(&error) => {
+                let elsewhere = Box::pin(self.submit_where_it_is(task, false, lineage, error)).await;
+                elsewhere.inspect_err(count_if_refused)
+            }
+            submitted => submitted.inspect_err(count_if_refused),
+        }
+    }
+
+    /// Accepts a task, unless too many runs are in flight.
+    pub(super) async fn try_accept(
+        &self,
+        task: &mut Task,
+        lineage: Option<Box<Lineage>>,
+    ) -> Result<RunHandle, SubmitError> {
+        match Arc::clone(&self.board.run_permits).try_acquire_owned() {
+            Ok(permit) => self.accept(task, Some(permit), false, lineage).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
-        };
-        submitted.inspect_err(count_if_refused)
+        }
     }
 
     /// The limits of a task that names none.
@@ -173,7 +199,6 @@ impl Callboard {
         mut permit: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
         lineage: Option<Box<Lineage>>,
-        origin: Origin,
     ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
@@ -182,30 +207,9 @@ impl Callboard {
         if task.input.as_ref().is_some_and(Json::is_too_deep) {
             return Err(OverLimit::depth("the input").into());
         }
-        let cast = match board.cast(task) {
-            Err(SubmitError::Refused(Refusal::UnknownAgent { .. })) if origin == Origin::Caller => {
-                Box::pin(self.look_at_boards()).await?;
-                board.cast(task)?
-            }
-            cast => cast?,
-        };
+        let (cast, agent) = board.target_of(task)?;
         if let (Some(id), Some(plan)) = (task.id, &task.plan) {
             Box::pin(board.check_same_plan(id, plan)).await?;
-        }
-        let agent = match (&task.to, cast.first()) {
-            (_, Some(first)) => first.clone(),
-            (Some(target), None) => match board.router.resolve(target) {
-                Err(Refusal::UnknownAgent { .. }) if origin == Origin::Caller => {
-                    Box::pin(self.look_at_boards()).await?;
-                    board.router.resolve(target)?
-                }
-                resolved => resolved?,
-            },
-            (None, None) => board.only_agent()?,
-        };
-        if origin == Origin::Caller && board.router.is_elsewhere(&agent) {
-            drop(permit);
-            return Box::pin(self.submit_elsewhere(&agent, task, waits_for_room, lineage)).await;
         }
         board.check_is_here(&agent)?;
         if let Some(conversation) = &task.conversation {
@@ -432,6 +436,11 @@ impl Callboard {
     }
 }
 
+/// Whether another board may have what the task is for.
+pub(super) fn is_not_here(error: &SubmitError) -> bool {
+    matches!(error, SubmitError::Refused(Refusal::UnknownAgent { .. }) | SubmitError::NoAgents)
+}
+
 /// Counts a submission that was refused among the metrics.
 fn count_if_refused(error: &SubmitError) {
     if let SubmitError::Refused(refusal) = error {
@@ -449,6 +458,17 @@ impl Board {
         let Some(plan) = &task.plan else { return Ok(Vec::new()) };
         crate::workflow::check_task(plan, &self.rules, task.input.as_ref()).map_err(SubmitError::Plan)?;
         Ok(plan.cast().into_iter().map(|name| self.router.resolve(name)).collect::<Result<_, _>>()?)
+    }
+
+    /// The agents for the names in a task's plan, and the one that takes its first turn.
+    pub(super) fn target_of(&self, task: &Task) -> Result<(Vec<AgentName>, AgentName), SubmitError> {
+        let cast = self.cast(task)?;
+        let agent = match (&task.to, cast.first()) {
+            (_, Some(first)) => first.clone(),
+            (Some(target), None) => self.router.resolve(target)?,
+            (None, None) => self.only_agent()?,
+        };
+        Ok((cast, agent))
     }
 
     /// Checks that the conversation belongs to this agent or workflow.
@@ -487,8 +507,11 @@ impl Board {
         }
     }
 
-    /// Checks that the agent is not stopped: new tasks do not wait for a stopped agent.
+    /// Checks that this board has the agent, and that it is not stopped: new tasks do not wait for a stopped agent.
     fn check_is_here(&self, agent: &AgentName) -> Result<(), Refusal> {
+        if self.router.is_elsewhere(agent) {
+            return Err(Refusal::UnknownAgent { target: agent.to_string(), nearest: None });
+        }
         if self.scheduler.load(agent)?.is_offline {
             return Err(Refusal::Unavailable { agent: agent.clone(), why: "it was stopped".to_owned() });
         }

@@ -1,5 +1,5 @@
-//! Reaching other boards on the store: tasks for their agents, and what is asked about their runs. What another board asks for is
-//! done as if a caller of this one had asked.
+//! Reaching other boards on the store: tasks for their agents, and what is asked about their runs (SEMANTICS 16). What another board asks
+//! for is done as if a caller of this one had asked.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::queue::RunMessage;
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 
-use super::handle::{Board, Callboard, Lineage, Origin};
+use super::handle::{Board, Callboard, Lineage};
 use super::placed_turns::AgentElsewhere;
 use super::run_handle::RunHandle;
 
 /// How long a command waits for a run whose board is gone, until another board has taken it over.
-const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
 
 /// How often callers look again at runs of other boards.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOKED_WITHIN: Duration = Duration::from_millis(250);
 
 /// How long a list of what waits for people waits for each board.
-const LISTED_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Callboard {
     /// Makes known to the other boards what this one hosts.
@@ -110,8 +110,35 @@ impl Callboard {
         }
     }
 
+    /// Submits a task that this board has refused with this error, because it does not have the agent: where it is, after a look.
+    pub(super) async fn submit_where_it_is(
+        &self,
+        mut task: Task,
+        waits_for_room: bool,
+        lineage: Option<Box<Lineage>>,
+        error: SubmitError,
+    ) -> Result<RunHandle, SubmitError> {
+        let board = &self.board;
+        let is_known = |target: &Result<(Vec<AgentName>, AgentName), SubmitError>| {
+            target.as_ref().is_ok_and(|(_, agent)| board.router.is_elsewhere(agent))
+        };
+        let mut target = board.target_of(&task);
+        if !is_known(&target) {
+            self.look_at_boards().await?;
+            target = board.target_of(&task);
+        }
+        match target {
+            Ok((_, agent)) if board.router.is_elsewhere(&agent) => {
+                self.submit_elsewhere(&agent, &task, waits_for_room, lineage).await
+            }
+            // It has come meanwhile.
+            Ok(_) => self.try_accept(&mut task, lineage).await,
+            Err(_) => Err(error),
+        }
+    }
+
     /// Has a board that hosts the agent accept a task.
-    pub(super) async fn submit_elsewhere(
+    async fn submit_elsewhere(
         &self,
         agent: &AgentName,
         task: &Task,
@@ -127,6 +154,9 @@ impl Callboard {
             waits_for_room,
             waits_for_end: false,
         };
+        if board.boards.hosting(agent).is_none() {
+            self.look_at_boards().await?;
+        }
         while let Some(other) = board.boards.hosting(agent) {
             match board.boards.ask(&other.info.id, ask.clone()).await {
                 Ok(Reply::Submitted(accepted)) => return accepted.map(|run| self.run(run)),
@@ -281,13 +311,12 @@ impl Callboard {
         };
         let mut task = Task { conversation, ..*task };
         let lineage = lineage.map(|(chain, trace)| Box::new(Lineage { chain, trace }));
-        let origin = Origin::Board;
         let accepted = match waits_for_room {
             true => match Arc::clone(&self.board.run_permits).acquire_owned().await {
-                Ok(permit) => self.accept(&mut task, Some(permit), true, lineage, origin).await,
+                Ok(permit) => self.accept(&mut task, Some(permit), true, lineage).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             },
-            false => self.try_submit_from(task, lineage, origin).await,
+            false => self.try_accept(&mut task, lineage).await,
         };
         match accepted {
             Err(error) => Reply::Submitted(Err(error.sendable())),

@@ -294,12 +294,13 @@ impl Builder {
                 return Err(error.into());
             }
         }
-        // From here on agents of other boards are added, whose names this board does not have.
-        callboard.board.boards.serve(Box::new(HostedBoard(Arc::downgrade(&callboard.board))));
         callboard.say_what_is_here().await;
         if let Err(error) = callboard.learn_of_boards().await {
-            tracing::warn!(%error, "the other boards cannot be looked for");
+            callboard.board.tree.stop().await;
+            return Err(error.into());
         }
+        // From here on agents of other boards are added, whose names this board does not have.
+        callboard.board.boards.serve(Box::new(HostedBoard(Arc::downgrade(&callboard.board))));
         callboard.have_others_look().await;
         let unfinished = match callboard.board.settings.on_unfinished {
             Unfinished::Leave => Vec::new(),

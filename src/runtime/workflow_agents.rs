@@ -14,7 +14,7 @@ use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::Workflow;
 
 use super::builder::Builder;
-use super::handle::{Board, Callboard, Lineage, Origin};
+use super::handle::{Board, Callboard, Lineage};
 use super::run_handle::{RunError, RunHandle};
 
 /// An agent whose turns are runs of a workflow.
@@ -83,7 +83,7 @@ impl Callboard {
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();
         let chain = to.map_or(chain, |to| turn.chain().add_step(turn.agent(), &to, &task.body));
-        self.try_submit_from(task, Some(Box::new(Lineage { chain, trace: turn.trace() })), Origin::Caller).await
+        self.try_submit_from(task, Some(Box::new(Lineage { chain, trace: turn.trace() }))).await
     }
 }
 

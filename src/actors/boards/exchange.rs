@@ -27,6 +27,9 @@ const MOST_IN_HAND: usize = 65_536;
 /// How often a caller that waits for a reply looks whether the other board lives.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often a reply is written again to a board that is not known.
+const REPLY_TRIES: u32 = 20;
+
 const PAGE: usize = 256;
 
 #[derive(Default)]
@@ -140,9 +143,7 @@ impl Boards {
                             }
                             false => boards.answer(&from, *ask).await,
                         };
-                        if let Err(error) = boards.send(&from, reference, Content::Reply(Box::new(reply))).await {
-                            tracing::warn!(board = &*from, %error, "a reply to another board could not be written");
-                        }
+                        boards.reply(&from, reference, reply).await;
                     };
                     // In hand until its letter is gone as well, so that it is not read again.
                     tokio::join!(boards.discard(key, entry), answered);
@@ -154,6 +155,20 @@ impl Boards {
                 tracing::warn!(%key, error, "a letter of another board cannot be read, and is refused");
                 tokio::spawn(async move { boards.discard(key, entry).await });
             }
+        }
+    }
+
+    /// Writes a reply; one that the store does not take now is written again for as long as the other board may wait for it.
+    async fn reply(&self, to: &str, reference: Uuid, reply: Reply) {
+        let (reply, mut tries) = (Content::Reply(Box::new(reply)), 0);
+        while let Err(error) = self.send(to, reference, reply.clone()).await {
+            tracing::warn!(board = to, %error, "a reply to another board could not be written");
+            tries += 1;
+            // A board that has just begun may not be known yet.
+            if !error.is_transient() || (tries > REPLY_TRIES && !self.lives(to)) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 

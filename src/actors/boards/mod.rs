@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
 
 use crate::env::Env;
 use crate::messages::{AgentName, BoardEntry};
@@ -34,6 +35,8 @@ pub(crate) struct Boards {
     others: RwLock<Arc<[BoardEntry]>>,
     exchange: Exchange,
     host: OnceLock<Box<dyn Host>>,
+    /// Wakes the delivery: the board is made, or it is time to look.
+    look_now: Notify,
 }
 
 /// The board itself, for others on its store.
@@ -48,12 +51,13 @@ pub(crate) trait Host: Send + Sync {
 impl Boards {
     pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
-        Self { env, journal, id, others, exchange, host: OnceLock::new() }
+        Self { env, journal, id, others, exchange, host: OnceLock::new(), look_now: Notify::new() }
     }
 
     /// Sets the board, once it is made: no letter is read before.
     pub(crate) fn serve(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
+        self.look_now.notify_one();
     }
 
     /// The other boards that live, as of the last look.

@@ -176,6 +176,7 @@ const POINTS: &[FaultPoint] = &[
     of("storage.handle", HANDLE),
     of("storage.stop", STOP),
     of("boards.start", START),
+    of("boards.handle", HANDLE),
     of("boards.stop", STOP),
     of("gauges.start", START),
     of("gauges.handle", HANDLE),
