@@ -21,8 +21,8 @@ async fn boards(world: &World, back: callboard::runtime::Builder) -> (Callboard,
     (front, back)
 }
 
-fn asker(turn: Turn) -> impl Future<Output = Result<Command, TurnError>> + Send {
-    async move { Ok(Command::output(turn.people().ask("name?").await?)) }
+async fn asker(turn: Turn) -> Result<Command, TurnError> {
+    Ok(Command::output(turn.people().ask("name?").await?))
 }
 
 async fn stop(boards: [Callboard; 2]) {
