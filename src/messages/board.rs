@@ -31,6 +31,9 @@ pub struct BoardInfo {
     /// The newest format of records that it reads. It leaves runs of newer ones to other boards.
     #[serde(default = "first_format")]
     pub reads: u32,
+    /// The process that it is in, by which a board of the same name on the same machine sees that it is gone; `None` if that is not known.
+    #[serde(default)]
+    pub process: Option<Arc<str>>,
     /// It is being shut down, and leaves its runs to other boards.
     #[serde(default)]
     pub is_leaving: bool,

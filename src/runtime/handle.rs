@@ -99,7 +99,8 @@ pub(super) struct Lineage {
 
 impl Callboard {
     /// Submits a task and returns when it is journaled as durably as it asked. Waits for a permit when too many runs are in
-    /// flight, or too many turns are ready for its agent.
+    /// flight, or too many turns are ready for its agent. A task for an agent that another board on the store hosts is accepted by that
+    /// board (SEMANTICS 16).
     ///
     /// # Errors
     /// See [`SubmitError`]. Submitting again is safe for a task with an id of its own.

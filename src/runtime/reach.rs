@@ -23,8 +23,11 @@ use super::run_handle::RunHandle;
 /// How long a command waits for a run whose board is gone, until another board has taken it over.
 pub(super) const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
 
-/// How often callers look again at runs of other boards.
+/// How often a caller looks whether a run has been taken over.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often those who wait for something that people are asked look at what other boards have.
+const LIST_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a board that has changed waits for the others to have looked at it.
 const LOOKED_WITHIN: Duration = Duration::from_millis(250);
@@ -206,7 +209,7 @@ impl Callboard {
     /// Waits until it is time to look again at what runs of other boards do.
     pub(super) async fn next_look(&self) {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(LIST_EVERY).await;
             if !self.board.boards.others().is_empty() {
                 return;
             }

@@ -19,7 +19,7 @@ use crate::actors::{
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
 use crate::storage::board_store::BoardStore;
-use crate::storage::{FORMAT, Journal, Memory, NewSession, Storage};
+use crate::storage::{FORMAT, Journal, Memory, NewSession, SessionId, Storage, StorageError};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
@@ -37,6 +37,7 @@ use crate::supervision::{Lease, answer_of};
 use super::builder::{BuildError, Builder};
 use super::handle::{Board, Callboard};
 use super::placed_turns::PlacedTurns;
+use super::process::{is_gone, this_process};
 use super::reach::HostedBoard;
 use super::settings::Unfinished;
 
@@ -69,6 +70,7 @@ impl Builder {
             began_at: env.now().wall,
             address: settings.address.clone(),
             reads: FORMAT,
+            process: this_process().filter(|_| storage.is_shared()),
             ..BoardInfo::default()
         };
         let new = NewSession {
@@ -76,7 +78,13 @@ impl Builder {
             about: info.to_bytes(),
             lease: settings.timings.lease,
         };
-        let session = answer_of(storage.begin_session(new)).await?;
+        let session = match answer_of(storage.begin_session(new.clone())).await {
+            Err(StorageError::NameTaken { about, .. }) if is_of_gone_process(&about) => {
+                end_session_of(&journal, &about).await?;
+                answer_of(storage.begin_session(new)).await?
+            }
+            begun => begun?,
+        };
         store.work_in(session);
         let ownership = Ownership::new(journal.clone(), Arc::clone(&board_id), session);
         let day_limiter = Arc::new(DayLimiter::new(
@@ -332,6 +340,20 @@ impl Builder {
         }
         Ok(callboard)
     }
+}
+
+/// Whether the process of a board has ended without a word.
+fn is_of_gone_process(about: &[u8]) -> bool {
+    BoardInfo::read(about).and_then(|info| info.process).is_some_and(|process| is_gone(&process))
+}
+
+/// Ends the session of a board whose process is gone, so that its name is free at once.
+async fn end_session_of(journal: &Journal, about: &[u8]) -> Result<(), StorageError> {
+    let id = BoardInfo::read(about).unwrap_or_default().id;
+    for board in answer_of(journal.boards()).await?.into_iter().filter(|board| board.info.id == id) {
+        answer_of(journal.storage().end_session(SessionId(board.session), false)).await?;
+    }
+    Ok(())
 }
 
 /// The gateway and its channels.

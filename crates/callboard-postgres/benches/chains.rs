@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use callboard::messages::Outcome;
-use callboard::prelude::{Callboard, Command, Task, Turn};
+use callboard::prelude::{AgentSpec, Callboard, Command, Task, Turn, TurnError};
 use callboard::runtime::Builder;
 use callboard::storage::Sled;
 use callboard_postgres::{Postgres, PostgresConfig};
@@ -25,6 +25,8 @@ const ALONE: usize = 100;
 const WIDTH: usize = 1_000;
 const REPEATS: usize = 3;
 const SUBMITTED: usize = 10_000;
+/// Delegations to another board that are under way at once.
+const DELEGATED: usize = 512;
 
 fn chains() -> Builder {
     let builder = Callboard::builder()
@@ -80,6 +82,39 @@ async fn submit(board: &Callboard) -> f64 {
     took
 }
 
+/// A turn that delegates to an agent of another board, and has the seconds that this took as its output.
+async fn ask(turn: Turn) -> Result<Command, TurnError> {
+    let began = Instant::now();
+    turn.delegate("far", "x").await?;
+    Ok(Command::output(began.elapsed().as_secs_f64()))
+}
+
+async fn delegated(board: Callboard) -> f64 {
+    let result = board.submit(Task::new("x").to("asker")).await.unwrap().result().await.unwrap();
+    result.output.parse().unwrap()
+}
+
+/// The median time of a delegation, one after the other.
+async fn delegate(board: &Callboard) -> f64 {
+    let mut times = Vec::new();
+    for _ in 0..ALONE {
+        times.push(delegated(board.clone()).await);
+    }
+    median(times)
+}
+
+/// Delegations each second, with a crowd of askers.
+async fn delegate_at_once(board: &Callboard) -> f64 {
+    let began = Instant::now();
+    for _ in 0..REPEATS {
+        let runs: Vec<_> = (0..DELEGATED).map(|_| tokio::spawn(delegated(board.clone()))).collect();
+        for run in runs {
+            run.await.unwrap();
+        }
+    }
+    (REPEATS * DELEGATED) as f64 / began.elapsed().as_secs_f64()
+}
+
 /// One-row inserts on one connection, on a thread of its own as the connections of a store are.
 struct Inserts {
     ask: mpsc::Sender<mpsc::Sender<f64>>,
@@ -125,9 +160,9 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-async fn board(config: &PostgresConfig, name: &str) -> Callboard {
+async fn board(config: &PostgresConfig, name: &str, agents: Builder) -> Callboard {
     let store = Postgres::connect_with(config.clone()).await.unwrap();
-    chains().storage(store).name(name).start().await.unwrap()
+    agents.storage(store).name(name).start().await.unwrap()
 }
 
 fn row(name: &str, value: String, compared: &str, ratio: Option<f64>, target: &str) {
@@ -140,11 +175,14 @@ async fn main() {
     let server = Server::start(&["shared_buffers=256MB", "max_wal_size=2GB", "checkpoint_timeout=30min"]);
     let config = server.fresh().await;
     let raw = Inserts::start(server.url());
-    let (one, other) = (board(&config, "one").await, board(&config, "other").await);
+    let far = AgentSpec::new("far", |_: Turn| async { Ok(Command::output(1)) }).concurrency(DELEGATED);
+    let other = board(&config, "other", chains().with(far)).await;
+    let asker = AgentSpec::new("asker", ask).concurrency(DELEGATED);
+    let one = board(&config, "one", chains().pool(DELEGATED).with(asker)).await;
     let folder = tempfile::tempdir().unwrap();
     let disk = chains().storage(Sled::open(folder.path()).unwrap()).start().await.unwrap();
 
-    let mut measured: [Vec<f64>; 7] = Default::default();
+    let mut measured: [Vec<f64>; 9] = Default::default();
     for round in 0..=ROUNDS {
         let values = [
             raw.four(),
@@ -154,12 +192,15 @@ async fn main() {
             crowd(&[&one, &other]).await,
             crowd(&[&disk]).await,
             submit(&one).await,
+            delegate(&one).await,
+            delegate_at_once(&one).await,
         ];
         if round > 0 {
             measured.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         }
     }
-    let [inserts, alone, alone_on_disk, crowd, crowd_of_two, crowd_on_disk, submit] = measured.map(median);
+    let [inserts, alone, alone_on_disk, crowd, crowd_of_two, crowd_on_disk, submit, delegate, delegate_at_once] =
+        measured.map(median);
     let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
     let each_second = |count: f64| format!("{count:.0} chains/s");
     row("four one-row inserts on one connection", millis(inserts), "", None, "");
@@ -181,6 +222,14 @@ async fn main() {
     );
     row("  store on disk", each_second(crowd_on_disk), "", None, "");
     row("10,000 submitted at once, acknowledged", millis(submit), "", None, "at most 1,000 ms");
+    row(
+        "delegation to another board, one at a time",
+        millis(delegate),
+        "the inserts",
+        Some(delegate / inserts),
+        "at most 4 ms",
+    );
+    row("  512 under way", format!("{delegate_at_once:.0}/s"), "", None, "at least 6,000/s");
     for board in [one, other, disk] {
         tokio::time::timeout(Duration::from_secs(60), board.shutdown()).await.unwrap();
     }

@@ -269,6 +269,25 @@ fn a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth() {
 }
 
 #[test]
+fn a_killed_board_starts_again_at_once_under_its_name_and_continues_its_runs() {
+    if is_board() {
+        return;
+    }
+    const TEST: &str = "a_killed_board_starts_again_at_once_under_its_name_and_continues_its_runs";
+    let (config, schema, folder) = fresh();
+    let diary = folder.path().join("diary");
+    let mut first = Board::start(TEST, "a", &schema, &diary);
+    let runs = first.submit(20);
+    await_steps(&diary, 40);
+    first.kill();
+    std::fs::write(gate(&diary), []).unwrap();
+    // It would end here if its name were taken.
+    let again = Board::start(TEST, "a", &schema, &diary);
+    all_finish(config, &runs, &diary);
+    drop(again);
+}
+
+#[test]
 fn a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing() {
     if is_board() {
         return;

@@ -1,4 +1,4 @@
-//! The same swarms with their agents on two boards, which reach each other by letters.
+//! The same swarms with their agents on two or three boards, which reach each other by letters.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,19 +27,21 @@ fn fault_between_boards(sim: &Sim) {
     };
 }
 
-async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet<RunId>, [one, two]: [&Callboard; 2]) {
+async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet<RunId>, boards: &[Callboard]) {
     for (id, plan) in tasks {
         if !acknowledged.contains(id) {
-            let at = if sim.below(2) == 0 { one } else { two };
+            let at = &boards[sim.below(boards.len() as u64) as usize];
             insist(sim, async || at.submit(task(*id, plan)).await).await;
             acknowledged.insert(*id);
         }
     }
     for (id, plan) in tasks {
-        let seen = insist(sim, async || one.run(*id).result().await).await;
+        let seen = insist(sim, async || boards[0].run(*id).result().await).await;
         assert_eq!(seen.outcome, Outcome::Finished);
         assert_eq!(seen.state["count"], json!(plan.turns()));
-        assert_eq!(insist(sim, async || two.run(*id).result().await).await, seen);
+        for other in &boards[1..] {
+            assert_eq!(insist(sim, async || other.run(*id).result().await).await, seen);
+        }
     }
 }
 
@@ -50,15 +52,19 @@ async fn play(sim: Sim) -> Result<(), TestError> {
         fault_between_boards(&sim);
         one_fault(&sim, sim.faults());
     }
+    let count = 2 + sim.below(2) as usize;
     let mut acknowledged = BTreeSet::new();
     loop {
         let lived = sim
             .until_crash(async {
-                let one = insist(&sim, async || board_with(&sim, |depth| depth % 2 == 0).start().await).await;
-                let two = insist(&sim, async || board_with(&sim, |depth| depth % 2 == 1).start().await).await;
+                let mut boards = Vec::new();
+                for part in 0..count {
+                    let board = async || board_with(&sim, |depth| depth % count == part).start().await;
+                    boards.push(insist(&sim, board).await);
+                }
                 // Until each has looked at what the other hosts.
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                all_end(&sim, &tasks, &mut acknowledged, [&one, &two]).await;
+                all_end(&sim, &tasks, &mut acknowledged, &boards).await;
                 sim.assert_nothing_left().await;
             })
             .await;
@@ -72,6 +78,6 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 }
 
 #[test]
-fn swarms_on_two_boards_end_as_on_one() {
+fn swarms_on_several_boards_end_as_on_one() {
     Seeds::new(200).simulate(play);
 }
