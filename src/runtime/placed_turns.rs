@@ -67,7 +67,7 @@ impl Callboard {
     /// Has a turn taken at a board that hosts its agent, as a run of its own there. It is known by the turn, so that a turn that is
     /// begun again finds it.
     pub(super) async fn take_turn_elsewhere(&self, turn: Turn) -> Result<Command, TurnError> {
-        let run = run_of(turn.id());
+        let run = run_of(turn.own_id());
         if turn.has_requests() && !self.board.journal.has(run).await? {
             let agent = turn.agent();
             return Err(TurnError::needs_person(format!(

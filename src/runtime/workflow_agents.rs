@@ -96,7 +96,7 @@ impl Agent for WorkflowAgent {
         }
         let board = self.board.upgrade().ok_or_else(|| TurnError::transient("the board has ended"))?;
         let board = Callboard { board };
-        let id = run_of(turn.id());
+        let id = run_of(turn.own_id());
         let limits = board.board.settings.run_limits.bound(turn.task().from_agent.as_ref(), &self.limits);
         let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(limits.clone());
         task.durability = turn.task().durability;

@@ -123,7 +123,7 @@ async fn found_or_taken(
     value: Arc<dyn AgentValue>,
     turn: Turn,
 ) -> Result<Command, TurnError> {
-    if elsewhere.has_begun(turn.id()).await? { elsewhere.take(turn).await } else { value.turn(turn).await }
+    if elsewhere.has_begun(turn.own_id()).await? { elsewhere.take(turn).await } else { value.turn(turn).await }
 }
 
 /// The command of a turn for another board: as output, since that board's run is where it counts.

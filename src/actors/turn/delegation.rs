@@ -77,7 +77,7 @@ impl Turn {
     async fn look(&self, request: RequestId, waits: bool) -> Poll<Result<Json, DelegationError>> {
         let unknown =
             || DelegationError::Turn(TurnError::terminal(format!("this turn has made no delegation {request}")));
-        if request.turn != self.id() {
+        if request.turn != self.own_id() {
             return Poll::Ready(Err(unknown()));
         }
         match self.request(request.ordinal, TurnRequest::Status { waits }).await.map_err(DelegationError::Turn) {
@@ -117,7 +117,7 @@ struct LateWait<'a> {
 
 impl Drop for LateWait<'_> {
     fn drop(&mut self) {
-        if self.request.turn == self.turn.id() {
+        if self.request.turn == self.turn.own_id() {
             self.turn.post(self.request.ordinal, TurnRequest::EndWait);
         }
     }
@@ -158,7 +158,7 @@ impl Delegation {
     /// ```
     #[must_use]
     pub fn request_id(&self) -> RequestId {
-        RequestId { turn: self.turn.id(), ordinal: self.ordinal }
+        RequestId { turn: self.turn.own_id(), ordinal: self.ordinal }
     }
 
     /// What to work on; the body if none is given.

@@ -84,7 +84,7 @@ impl TurnAgents<'_> {
                 reply => return Err(unexpected(&reply)),
             };
             let at = turn.shared.store.env.now().wall;
-            let (authority, run) = (turn.authority(), turn.id().run);
+            let (authority, run) = (turn.authority(), turn.own_id().run);
             let keeping = kept.keep(KeptAgent { agent: agent.clone(), drafts, authority, run, at });
             turn.waiting_for(keeping).await.map_err(|error| TurnError::transient(error.to_string()))?;
             Ok(agent)

@@ -59,9 +59,15 @@ impl Turn {
         Self { shared, block: None }
     }
 
-    /// The turn's id: the same for all its attempts, so it serves as idempotency key outside.
+    /// The turn's id: the same for all its attempts, wherever they are made, so it serves as idempotency key outside. Of a turn that is
+    /// taken for the run of another board it is the id in that run.
     #[must_use]
     pub fn id(&self) -> TurnId {
+        self.shared.ready.placed().map_or(self.own_id(), |placed| placed.turn)
+    }
+
+    /// The id of the turn in its own run: another one, if the turn is taken for the run of another board.
+    pub(crate) fn own_id(&self) -> TurnId {
         self.shared.ready.id
     }
 
@@ -118,7 +124,7 @@ impl Turn {
     /// The span of the turn, to pass on to programs that the turn uses: their spans are then parts of it.
     #[must_use]
     pub fn trace_parent(&self) -> TraceParent {
-        self.shared.ready.submission.trace_parent(self.id().number)
+        self.shared.ready.submission.trace_parent(self.own_id().number)
     }
 
     /// Returns the task that the run was submitted with, also in a turn that works on a delegation.
@@ -323,14 +329,14 @@ impl Turn {
     /// Shows what the agent does to those who watch the run at this moment, with
     /// [`StreamMode::Live`](super::StreamMode). It is not stored.
     pub fn show(&self, event: AgentEvent) {
-        self.shared.hub.show(self.id(), self.agent(), event);
+        self.shared.hub.show(self.own_id(), self.agent(), event);
     }
 
     /// The turn as another board is to take it.
     pub(crate) fn placed(&self) -> PlacedTurn {
-        let ReadyTurn { id, view, previous_agent, figures, answers, node, conversation, .. } = &*self.shared.ready;
+        let ReadyTurn { view, previous_agent, figures, answers, node, conversation, .. } = &*self.shared.ready;
         PlacedTurn {
-            turn: *id,
+            turn: self.id(),
             view: view.clone(),
             previous_agent: previous_agent.clone(),
             figures: figures.clone(),

