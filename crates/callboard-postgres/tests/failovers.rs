@@ -1,4 +1,4 @@
-//! A standby that takes over: with a synchronous one nothing acknowledged is lost; with another, no board goes on as if nothing were.
+//! A standby that takes over: with a synchronous one nothing acknowledged is lost; with another, no board continues as if nothing were.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
