@@ -49,7 +49,7 @@ impl TurnTaint {
         self.is_set.store(true, Ordering::Release);
         if !self.is_recorded.swap(true, Ordering::AcqRel) {
             let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Taint(source.into()));
-            self.sink.request(id, attempt, true, request, None).drain();
+            self.sink.request(id, attempt, true, request, None, None).drain();
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::ownership::Ownership;
-use crate::supervision::runs::queue::{RunMessage, ShardMessage, ShardQueue};
+use crate::supervision::runs::queue::{AtEnd, RunMessage, ShardMessage, ShardQueue};
 use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::rules::errors::SubmitError;
@@ -95,6 +95,8 @@ pub(super) struct Lineage {
     pub(super) chain: Chain,
     /// The trace of the turn that submits it.
     pub(super) trace: TraceId,
+    /// What is written with its last record, for the board that waits for it.
+    pub(super) at_end: Option<Box<AtEnd>>,
 }
 
 impl Callboard {
@@ -230,9 +232,9 @@ impl Callboard {
         board.settings.run_limits.bound_task(task);
         let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
         let at = board.env.now().wall;
-        let (chain, trace) = match lineage {
-            Some(lineage) => (lineage.chain, lineage.trace),
-            None => (Chain::default(), TraceId(run.0)),
+        let Lineage { chain, trace, at_end } = match lineage {
+            Some(lineage) => *lineage,
+            None => Lineage { chain: Chain::default(), trace: TraceId(run.0), at_end: None },
         };
         let submission = {
             let task = Task { conversation: None, ..task.clone() };
@@ -249,6 +251,7 @@ impl Callboard {
                 permit,
                 ack,
                 result: sender,
+                at_end: at_end.clone(),
             };
             if let Some(accepted) = self.ask_shard(run, submit).await {
                 let run = accepted?;

@@ -1,5 +1,6 @@
 //! Agents of other boards: each of their turns is a run of one turn at a board that hosts the agent.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,11 +9,12 @@ use futures::future::BoxFuture;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::actors::boards::{Ask, Reply, Unreached};
+use crate::actors::boards::{Ask, Question, Reply, Unreached};
 use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
 use crate::messages::{AgentName, Command, Limits, Refusal, RunId, RunResult, Task, TurnId};
 use crate::storage::StorageError;
 
+use crate::supervision::runs::queue::WithRecord;
 use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::run::Run;
 
@@ -67,32 +69,43 @@ impl Callboard {
     /// Has a turn taken at a board that hosts its agent, as a run of its own there. It is known by the turn, so that a turn that is
     /// begun again finds it.
     pub(super) async fn take_turn_elsewhere(&self, turn: Turn) -> Result<Command, TurnError> {
+        let boards = &self.board.boards;
         let run = run_of(turn.own_id());
-        if turn.has_requests() && !self.board.journal.has(run).await? {
+        let has_begun = turn.may_have_begun() && self.board.journal.has(run).await?;
+        if turn.has_requests() && !has_begun {
             let agent = turn.agent();
             return Err(TurnError::needs_person(format!(
                 "the turn had begun where {agent} was: a board that has the agent can continue it, and no other"
             )));
         }
-        // So that branches side by side all have some: a fourth of what is left is for this one.
-        let (reserved, Share { tokens, cost }) = turn.reserve_share().await?;
-        let limits = turn.task().limits.clone().unwrap_or_default();
-        let handoffs = limits.handoffs.saturating_sub(turn.metrics().handoffs);
-        let limits = Limits { tokens, cost, handoffs, ..limits };
-        let ask = Ask::Submit {
-            task: Box::new(self.placed_task(run, &turn, limits)),
-            conversation: None,
-            lineage: Some((turn.chain().clone(), turn.trace())),
-            waits_for_room: false,
-            waits_for_end: true,
-        };
+        let ask = self.placed_ask(run, &turn);
+        let other = if has_begun { None } else { boards.hosting(turn.agent()) };
+        let mut asked = Asked { question: other.map(|other| boards.question(&other.info.id)), is_sent: false };
+        let is_written = Arc::new(AtomicBool::new(false));
+        let with_share = asked.question.as_ref().map(|question| {
+            let (address, ask, is_written) = (question.address(), Arc::clone(&ask), Arc::clone(&is_written));
+            WithRecord(Arc::new(move |share: &Share| {
+                let letter = address.question(ask(share))?;
+                is_written.store(true, Ordering::Release);
+                Some(letter)
+            }))
+        });
         // It may exist from here on, also if the turn is stopped before the reply arrives.
         let mut begun = Begun { run: self.run(run), has_ended: false };
-        let ended = turn.waiting_for(self.ended_elsewhere(turn.agent(), run, ask)).await;
+        // So that branches side by side all have some: a fourth of what is left is for this one.
+        let (reserved, share) = match turn.reserve_share(with_share).await {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                begun.has_ended = !is_written.load(Ordering::Acquire) && !has_begun;
+                return Err(error);
+            }
+        };
+        asked.is_sent = reserved.is_new() && is_written.load(Ordering::Acquire);
+        let ended = turn.waiting_for(self.ended_elsewhere(turn.agent(), (run, has_begun), ask(&share), asked)).await;
         begun.has_ended = !matches!(ended, Err(Unended::Unknown(_)));
         match ended {
             Ok(result) => {
-                drop(reserved.settle(result.metrics.usage));
+                reserved.settle_at_end(result.metrics.usage);
                 if result.is_tainted {
                     turn.taint(&format!("run {run}"));
                 }
@@ -115,6 +128,24 @@ impl Callboard {
             }
             Err(Unended::Unknown(error)) => Err(error),
         }
+    }
+
+    /// What a board is asked that is to take a turn, by the share of the budget that it has.
+    fn placed_ask(&self, run: RunId, turn: &Turn) -> Arc<dyn Fn(&Share) -> Ask + Send + Sync> {
+        let limits = turn.task().limits.clone().unwrap_or_default();
+        let handoffs = limits.handoffs.saturating_sub(turn.metrics().handoffs);
+        let task = self.placed_task(run, turn, Limits { handoffs, ..limits.clone() });
+        let lineage = (turn.chain().clone(), turn.trace());
+        Arc::new(move |Share { tokens, cost }| {
+            let limits = Limits { tokens: *tokens, cost: *cost, handoffs, ..limits.clone() };
+            Ask::Submit {
+                task: Box::new(Task { limits: Some(limits), ..task.clone() }),
+                conversation: None,
+                lineage: Some(lineage.clone()),
+                waits_for_room: false,
+                waits_for_end: true,
+            }
+        })
     }
 
     fn placed_task(&self, run: RunId, turn: &Turn, limits: Limits) -> Task {
@@ -141,14 +172,23 @@ impl Callboard {
     }
 
     /// Has a board accept the run, and waits for its end.
-    async fn ended_elsewhere(&self, agent: &AgentName, run: RunId, ask: Ask) -> Result<RunResult, Unended> {
+    async fn ended_elsewhere(
+        &self,
+        agent: &AgentName,
+        (run, mut may_be_there): (RunId, bool),
+        ask: Ask,
+        mut asked: Asked,
+    ) -> Result<RunResult, Unended> {
         let board = &self.board;
         let mut without_board_since = None;
         loop {
-            if board.journal.has(run).await.map_err(Unended::storage)? {
+            if may_be_there && board.journal.has(run).await.map_err(Unended::storage)? {
                 return self.run(run).result().await.map_err(|error| Unended::Unknown(error.into()));
             }
-            let Some(other) = board.boards.hosting(agent) else {
+            may_be_there = true;
+            let question =
+                asked.question.take().or_else(|| Some(board.boards.question(&board.boards.hosting(agent)?.info.id)));
+            let Some(question) = question else {
                 // As for an agent of this board that was stopped.
                 let now = board.env.now().monotonic;
                 if now.saturating_sub(*without_board_since.get_or_insert(now)) < board.settings.timings.offline_after {
@@ -159,15 +199,23 @@ impl Callboard {
                 return Err(Unended::Refused(Refusal::Unavailable { agent: agent.clone(), why }.into()));
             };
             without_board_since = None;
-            match board.boards.ask(&other.info.id, ask.clone()).await {
+            if !std::mem::take(&mut asked.is_sent) {
+                question.send(ask.clone()).await.map_err(Unended::storage)?;
+            }
+            match question.reply().await {
                 Ok(Reply::Ended(result)) => return Ok(*result),
                 Ok(Reply::Submitted(Err(error))) => return Err(Unended::Refused(not_begun(error))),
                 // It has ended before the run, which may be there.
-                Ok(_) | Err(Unreached::Gone) => tokio::time::sleep(LOOK_EVERY).await,
-                Err(Unreached::Storage(error)) => return Err(Unended::storage(error)),
+                Ok(_) | Err(Unreached::Gone | Unreached::Storage(_)) => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
     }
+}
+
+/// The first question about a turn, which was written with the record of its share, or was not.
+struct Asked {
+    question: Option<Question>,
+    is_sent: bool,
 }
 
 /// Why the end of a run elsewhere is not known.

@@ -1,6 +1,7 @@
 //! Reaching other boards on the store: tasks for their agents, and what is asked about their runs (SEMANTICS 16). What another board asks
 //! for is done as if a caller of this one had asked.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use futures::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 
 use crate::actors::AgentSpec;
-use crate::actors::boards::{Ask, Host, Reply, Sendable, Unreached};
-use crate::messages::{AgentName, BoardAgent, Pending, PendingId, Refusal, Response, RunId, Task, Votes};
+use crate::actors::boards::{Address, Ask, Host, Reply, Sendable, Unreached};
+use crate::messages::{AgentName, BoardAgent, Pending, PendingId, Refusal, Response, RunId, RunResult, Task, Votes};
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
-use crate::supervision::runs::queue::RunMessage;
+use crate::supervision::runs::queue::{AtEnd, RunMessage, WithRecord};
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 
 use super::handle::{Board, Callboard, Lineage};
@@ -308,12 +309,17 @@ impl Callboard {
         }
     }
 
-    async fn accept_for(&self, ask: Ask) -> Reply {
+    /// Accepts a task for another board. `None` if the reply was written with the last record of the run.
+    async fn accept_for(&self, ask: Ask, address: Address) -> Option<Reply> {
         let Ask::Submit { task, conversation, lineage, waits_for_room, waits_for_end } = ask else {
-            return Reply::Failed("no task".to_owned());
+            return Some(Reply::Failed("no task".to_owned()));
         };
         let mut task = Task { conversation, ..*task };
-        let lineage = lineage.map(|(chain, trace)| Box::new(Lineage { chain, trace }));
+        let is_written = Arc::new(AtomicBool::new(false));
+        let write = move |result: &RunResult| address.reply(Reply::Ended(Box::new(result.clone())));
+        let at_end = AtEnd { write: WithRecord(Arc::new(write)), is_written: Arc::clone(&is_written) };
+        let at_end = waits_for_end.then(|| Box::new(at_end));
+        let lineage = lineage.map(|(chain, trace)| Box::new(Lineage { chain, trace, at_end }));
         let accepted = match waits_for_room {
             true => match Arc::clone(&self.board.run_permits).acquire_owned().await {
                 Ok(permit) => self.accept(&mut task, Some(permit), true, lineage).await,
@@ -321,21 +327,22 @@ impl Callboard {
             },
             false => self.try_accept(&mut task, lineage).await,
         };
-        match accepted {
+        Some(match accepted {
             Err(error) => Reply::Submitted(Err(error.sendable())),
             Ok(run) if !waits_for_end => Reply::Submitted(Ok(run.id())),
             Ok(run) => match run.result().await {
+                Ok(_) if is_written.load(Ordering::Acquire) => return None,
                 Ok(result) => Reply::Ended(Box::new(result)),
                 Err(error) => Reply::Failed(error.to_string()),
             },
-        }
+        })
     }
 
     /// Does what another board asks for.
     async fn answer_board(&self, ask: Ask) -> Reply {
         let people = self.people();
         match ask {
-            Ask::Submit { .. } => self.accept_for(ask).await,
+            Ask::Submit { .. } => Reply::Failed("the question has no address".to_owned()),
             Ask::Look => match self.look_at_boards().await {
                 Ok(()) => Reply::Looked,
                 Err(error) => Reply::Failed(error.to_string()),
@@ -386,12 +393,13 @@ impl HostedBoard {
 }
 
 impl Host for HostedBoard {
-    fn answer(&self, ask: Ask) -> BoxFuture<'static, Reply> {
+    fn answer(&self, ask: Ask, address: Address) -> BoxFuture<'static, Option<Reply>> {
         let board = self.board();
         async move {
             match board {
-                Some(board) => board.answer_board(ask).await,
-                None => Reply::Failed("the board has ended".to_owned()),
+                Some(board) if matches!(ask, Ask::Submit { .. }) => board.accept_for(ask, address).await,
+                Some(board) => Some(board.answer_board(ask).await),
+                None => Some(Reply::Failed("the board has ended".to_owned())),
             }
         }
         .boxed()

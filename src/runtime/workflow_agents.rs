@@ -83,7 +83,7 @@ impl Callboard {
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();
         let chain = to.map_or(chain, |to| turn.chain().add_step(turn.agent(), &to, &task.body));
-        self.try_submit_from(task, Some(Box::new(Lineage { chain, trace: turn.trace() }))).await
+        self.try_submit_from(task, Some(Box::new(Lineage { chain, trace: turn.trace(), at_end: None }))).await
     }
 }
 

@@ -203,18 +203,28 @@ impl Append {
 /// A change of a value that is made with an append. Watches report it like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rider {
-    /// Writes a value that does not expire, whatever the key held.
+    /// Writes a value, whatever the key held.
     Put {
         /// The key to write.
         key: Key,
         /// The bytes to store, at most [`Record::MAX`].
         value: Arc<[u8]>,
+        /// Whole seconds until the value expires; `None` keeps it.
+        ttl_secs: Option<u64>,
     },
     /// Deletes a value, if there is one.
     Delete {
         /// The key to delete.
         key: Key,
     },
+}
+
+impl Rider {
+    /// Writes a value that does not expire.
+    #[must_use]
+    pub fn put(key: Key, value: Arc<[u8]>) -> Self {
+        Self::Put { key, value, ttl_secs: None }
+    }
 }
 
 /// One write of a value (see [`Storage::put_if_revision`]).

@@ -18,7 +18,7 @@ pub fn check_append(append: &Append) -> Result<(), StorageError> {
     check_key(&append.stream)?;
     check("a record", append.payload.len(), Record::MAX)?;
     append.riders.iter().try_for_each(|rider| match rider {
-        Rider::Put { key, value } => check_value(key, value),
+        Rider::Put { key, value, .. } => check_value(key, value),
         Rider::Delete { key } => check_key(key),
     })
 }

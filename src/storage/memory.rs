@@ -180,8 +180,8 @@ impl State {
     /// Makes the change of a rider.
     fn ride(&mut self, rider: Rider, now: Timestamp) -> Option<Change> {
         match rider {
-            Rider::Put { key, value } => {
-                let entry = self.put(Put::new(key.clone(), value), now).ok()?;
+            Rider::Put { key, value, ttl_secs } => {
+                let entry = self.put(Put { ttl_secs, ..Put::new(key.clone(), value) }, now).ok()?;
                 Some(Change::Put(key, entry))
             }
             Rider::Delete { key } => {

@@ -46,7 +46,7 @@ async fn fill(folder: &Path) -> Kept {
             for payload in golden().into_iter().chain([long(number)]) {
                 let (expected, bytes): (_, Arc<[u8]>) = (records.len() as u64, payload.as_slice().into());
                 let key = Key::new(["noted", &number.to_string()]);
-                let riders = vec![Rider::Put { key: key.clone(), value: Arc::clone(&bytes) }];
+                let riders = vec![Rider::put(key.clone(), Arc::clone(&bytes))];
                 let append = Append { durability, riders, ..Append::new(stream.clone(), expected, bytes) };
                 store.append(append).await.unwrap();
                 kept.values.insert(key, payload.clone());

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
@@ -101,6 +102,36 @@ async fn a_durable_chain_of_three_is_four_records_and_no_other_write() {
     board.shutdown().await;
     let with_the_last = ["run with listed", "run with ended", "run without open", "run"];
     assert_eq!(*store.writes.lock(), [&["run with open", "run", "run", "run"][..], &with_the_last].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_to_another_board_waits_for_five_writes() {
+    let store = Arc::new(Ordered::default());
+    let board = || Callboard::builder().storage(store.clone()).durability(Durability::Sync);
+    let coder = |_: Turn| async { Ok(Command::output("fixed")) };
+    let back = board().name("back").agent("coder", coder).start().await.unwrap();
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "fix").await?)) };
+    let front = board().name("front").agent("lead", lead).start().await.unwrap();
+    // Once more, so that nothing is written for the first time.
+    for _ in 0..2 {
+        store.writes.lock().clear();
+        front.submit(Task::new("x").to("lead")).await.unwrap().result().await.unwrap();
+    }
+    let writes = store.writes.lock().clone();
+    let delegation = [
+        &["run"][..],
+        &["run with mail", "run"],
+        &["run with open", "run"],
+        &["run with mail", "run with listed", "run with ended", "run without open", "run"],
+        &["run"],
+    ];
+    let end = ["run with listed", "run with ended", "run with inboxes", "run with inboxes", "run without open", "run"];
+    assert_eq!(writes, [&["run with open", "run"], &delegation.concat()[..], &end].concat());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    front.shutdown().await;
+    back.shutdown().await;
+    let letters = store.inside.scan(&Key::new(["mail"]).children(), None, 9).await.unwrap();
+    assert!(letters.is_empty(), "{letters:?}");
 }
 
 #[tokio::test(start_paused = true)]

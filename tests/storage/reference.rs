@@ -91,7 +91,7 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
                 let expected = u64::saturating_sub(last[usize::from(number)], behind);
                 let rider = |(number, puts): (u8, bool)| {
                     let key = key(number);
-                    if puts { Rider::Put { key, value: payload(long) } } else { Rider::Delete { key } }
+                    if puts { Rider::put(key, payload(long)) } else { Rider::Delete { key } }
                 };
                 let (session, riders) = (session.map(session_of), riders.into_iter().map(rider).collect());
                 let append = Append::new(stream(number), expected, payload(long));
@@ -296,7 +296,7 @@ impl Subject for Model {
         let sequence = stream.last;
         for rider in append.riders {
             match rider {
-                Rider::Put { key, value } => drop(self.write(key, value, None)),
+                Rider::Put { key, value, ttl_secs } => drop(self.write(key, value, ttl_secs)),
                 Rider::Delete { key } => self.values.retain(|(other, _)| *other != key),
             }
         }

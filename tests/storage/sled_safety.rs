@@ -268,9 +268,9 @@ async fn a_rider_on_a_damaged_value_refuses_the_append_and_the_store_continues()
     let store = Sled::open(folder.path()).unwrap();
     let (first, before) = (stream("first"), lengths(&store, "a").await.unwrap());
     let value: Arc<[u8]> = b"new".as_slice().into();
-    let riders = [Rider::Put { key: stream("v"), value: Arc::clone(&value) }, Rider::Delete { key: stream("v") }];
+    let riders = [Rider::put(stream("v"), Arc::clone(&value)), Rider::Delete { key: stream("v") }];
     for damaged in riders {
-        let riders = vec![Rider::Put { key: first.clone(), value: Arc::clone(&value) }, damaged];
+        let riders = vec![Rider::put(first.clone(), Arc::clone(&value)), damaged];
         let append = Append::new(stream("a"), before.len() as u64, Arc::clone(&value));
         let refused = store.append(Append { riders, ..append }).await;
         assert!(matches!(&refused, Err(StorageError::Corrupt { key, .. }) if *key == stream("v")), "{refused:?}");

@@ -8,7 +8,6 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::operation::{Operation, Verdict, to_server};
-use crate::place::is_fed;
 
 /// A write in the queue, with who waits for its answer.
 pub(crate) struct Waiting {
@@ -54,7 +53,7 @@ impl<'a> Columns<'a> {
                 columns.sessions.push(session);
                 columns.firsts.push(step.first);
                 columns.seconds.push(step.second);
-                columns.feeds.push(is_fed(step.key));
+                columns.feeds.push(step.is_fed());
                 columns.bodies.push(step.body);
             }
         }

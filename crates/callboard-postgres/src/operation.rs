@@ -7,7 +7,7 @@ use callboard::storage::{
     Append, Change, Delete, Entry, Expected, Key, Put, Revision, Rider, Sequence, SessionId, StorageError,
 };
 
-use crate::place::Channel;
+use crate::place::{Channel, is_fed};
 use crate::watchers::Watchers;
 
 /// A write that waits for its batch.
@@ -76,7 +76,9 @@ impl Operation {
             }
         };
         let riders = riders.iter().map(|rider| match rider {
-            Rider::Put { key, value } => Step { kind: 5, key, first: -1, second: -1, body: value },
+            Rider::Put { key, value, ttl_secs } => {
+                Step { kind: 5, key, first: -1, second: ttl_secs.map_or(-1, millis), body: value }
+            }
             Rider::Delete { key } => Step { kind: 6, key, first: -1, second: -1, body: &[] },
         });
         std::iter::once(step).chain(riders)
@@ -127,12 +129,18 @@ impl Operation {
 
     /// The channels of other handles that watch what the write has changed.
     pub(crate) fn channels(&self, schema: &str, verdicts: &[Verdict]) -> impl Iterator<Item = Channel> {
-        let changed = self.steps().zip(verdicts).filter(|(step, verdict)| step.changes_value(**verdict));
+        let changed =
+            self.steps().zip(verdicts).filter(|(step, verdict)| step.is_fed() && step.changes_value(**verdict));
         changed.filter_map(move |(step, _)| Channel::of_key(schema, step.key))
     }
 }
 
 impl Step<'_> {
+    /// Whether watches of other handles are to see what it changes.
+    pub(crate) fn is_fed(&self) -> bool {
+        is_fed(self.key, matches!(self.kind, 3 | 6))
+    }
+
     /// Whether it has changed a value. What was not there was not deleted, and has no revision.
     fn changes_value(&self, verdict: Verdict) -> bool {
         matches!(self.kind, 2 | 3 | 5 | 6) && verdict.outcome == 0 && verdict.number > 0

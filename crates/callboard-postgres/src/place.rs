@@ -9,9 +9,9 @@ static CONTEXT: LazyLock<KeyPrefix> = LazyLock::new(|| Key::new(["context"]).chi
 /// The mail of each board is a place: the second segment is the board.
 static MAIL: LazyLock<KeyPrefix> = LazyLock::new(|| Key::new(["mail"]).children());
 
-/// Whether watches of other handles see changes of this key.
-pub(crate) fn is_fed(key: &Key) -> bool {
-    key.starts_with(&CONTEXT) || key.starts_with(&MAIL)
+/// Whether watches of other handles see a change of this key. That a letter is gone interests nobody but its reader, who deletes it.
+pub(crate) fn is_fed(key: &Key, is_deletion: bool) -> bool {
+    key.starts_with(&CONTEXT) || (key.starts_with(&MAIL) && !is_deletion)
 }
 
 /// In which places the keys under a prefix are.

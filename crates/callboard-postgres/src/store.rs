@@ -38,7 +38,7 @@ const LEAST_UNITS: u32 = 8;
 ///   for that up to [`PostgresConfig::patience`], and then fail with [`StorageError::Unavailable`]; what they asked for may have been
 ///   done, or not.
 /// - A watch shows the writes of its own handle under every prefix, each of them; those of other handles only under the keys
-///   `["context"]` and `["mail"]`, some milliseconds later, as the newest value of each key.
+///   `["context"]` and, but for deletions, `["mail"]`, some milliseconds later, as the newest value of each key.
 /// - When a standby was promoted, or a backup restored, acknowledged writes may be lost. All sessions have ended then, and no revision is
 ///   given out again.
 /// - Expired values are removed from time to time by every handle.

@@ -39,7 +39,7 @@ async fn a_write_whose_answer_was_lost_is_made_once() {
     let mut revision = store.put_if_revision(Put::new(key("value"), [][..].into())).await.unwrap();
     for round in 0..12 {
         proxy.cut_next([Cut::Answer, Cut::Statement, Cut::Unanswered][round as usize % 3]);
-        let rider = Rider::Put { key: key(&format!("rider {round}")), value: [][..].into() };
+        let rider = Rider::put(key(&format!("rider {round}")), [][..].into());
         let appended = store.append(Append { riders: vec![rider], ..append("a", round) });
         let put = Put { expected: Expected::Revision(revision), ..Put::new(key("value"), [][..].into()) };
         // The second one is refused if the first is made twice.
@@ -203,7 +203,7 @@ async fn writes_that_wait_for_each_other_are_both_made() {
         try_join_all(["a", "b", "wait"].map(|name| stores[0].put_if_revision(Put::new(key(name), [][..].into()))));
     all.await.unwrap();
     let with = |stream: &str, keys: [&str; 3]| {
-        let riders = keys.map(|name| Rider::Put { key: key(name), value: stream.as_bytes().into() }).to_vec();
+        let riders = keys.map(|name| Rider::put(key(name), stream.as_bytes().into())).to_vec();
         Append { riders, ..append(stream, 0) }
     };
     // The first has `a` and waits, the second has `b` and waits for `a`; then the first wants `b`.

@@ -107,7 +107,7 @@ async fn riders_are_written_with_their_append_or_not_at_all() {
     other.put_if_revision(put("gone", "x")).await.unwrap();
     let mut watch = one.watch(&Key::new(["context"]).children());
     let riders = || {
-        let written = Rider::Put { key: key("written"), value: b"y"[..].into() };
+        let written = Rider::put(key("written"), b"y"[..].into());
         vec![written, Rider::Delete { key: key("gone") }, Rider::Delete { key: key("never") }]
     };
     assert!(matches!(one.append(append(1, None, riders())).await, Err(StorageError::WrongSequence { .. })));
@@ -156,7 +156,7 @@ async fn a_session_that_was_ended_writes_nothing_any_more() {
 
     let stopped = Err(mine.has_ended());
     // In one batch with writes that count.
-    let rider = vec![Rider::Put { key: key("rider"), value: [][..].into() }];
+    let rider = vec![Rider::put(key("rider"), [][..].into())];
     let refused = one.append(append(1, Some(mine), rider));
     let made = one.append(append(1, None, Vec::new()));
     let refused_put = one.put_if_revision(Put { session: Some(mine), ..put("a", "2") });
@@ -224,7 +224,7 @@ async fn the_longest_record_and_value_are_stored_and_longer_ones_refused() {
     assert!(other.read(&key("stream"), 1, 1).await.unwrap()[0].payload == longest);
     assert!(other.get(&key("a")).await.unwrap().is_some_and(|entry| entry.value == longest));
     let longer: Arc<[u8]> = vec![0; Record::MAX + 1].into();
-    let rider = Rider::Put { key: key("b"), value: longer };
+    let rider = Rider::put(key("b"), longer);
     assert!(matches!(one.append(append(1, None, vec![rider])).await, Err(StorageError::TooLarge { .. })));
 }
 
@@ -241,7 +241,7 @@ async fn a_pooler_that_mixes_the_transactions_of_several_handles_changes_nothing
             let mine = store.begin_session(session(&number.to_string(), Duration::from_secs(60))).await.unwrap();
             let stream = key(&number.to_string());
             for expected in 0..50 {
-                let riders = vec![Rider::Put { key: stream.clone(), value: expected.to_string().into_bytes().into() }];
+                let riders = vec![Rider::put(stream.clone(), expected.to_string().into_bytes().into())];
                 let append =
                     Append { session: Some(mine), riders, ..Append::new(stream.clone(), expected, [][..].into()) };
                 assert_eq!(store.append(append).await, Ok(expected + 1));

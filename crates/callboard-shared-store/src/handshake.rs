@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::wire::{Wire, structs};
 
 /// Raised with every change of what is sent.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// How long each side waits for the other's first frame.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest first frame.

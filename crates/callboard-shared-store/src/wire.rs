@@ -257,7 +257,7 @@ pub(crate) use enums;
 
 enums! {
     Expected { 0 Any {}, 1 Absent {}, 2 Revision { revision: 0 } }
-    Rider { 0 Put { key, value }, 1 Delete { key } }
+    Rider { 0 Put { key, value, ttl_secs }, 1 Delete { key } }
     Change { 0 Put { key: 0, entry: 1 }, 1 Deleted { key: 0 }, 2 Missed { count: 0 } }
     StorageError {
         0 WrongSequence { stream, expected, actual },

@@ -42,7 +42,8 @@ impl Actor for BoardsActor {
         (boards, every): (Arc<Boards>, Duration),
     ) -> Result<Delivery, ActorProcessingErr> {
         boards.env.slow_fault_point("boards.start").await?;
-        let delivering = tokio::spawn(deliver(Arc::clone(&boards)));
+        let delivering = Arc::clone(&boards);
+        let delivering = tokio::spawn(async move { tokio::join!(deliver(&delivering), delivering.discard_read()) });
         let task = delivering.abort_handle();
         me.send_interval(every, || Look);
         tokio::spawn(async move {
@@ -65,7 +66,7 @@ impl Actor for BoardsActor {
     }
 }
 
-async fn deliver(boards: Arc<Boards>) {
+async fn deliver(boards: &Arc<Boards>) {
     let host = loop {
         match boards.host.get() {
             Some(host) => break &**host,
@@ -77,17 +78,17 @@ async fn deliver(boards: Arc<Boards>) {
     loop {
         let Some(letters) = &mut watch else {
             watch = Some(boards.journal.storage().watch(&mailbox));
-            look_into_the_mailbox(&boards).await;
+            look_into_the_mailbox(boards).await;
             continue;
         };
         tokio::select! {
             // Looks are seldom, and letters may arrive all the time.
             biased;
-            () = boards.look_now.notified() => look(&boards, host).await,
+            () = boards.look_now.notified() => look(boards, host).await,
             change = letters.next() => match change {
                 Some(Change::Put(key, entry)) => boards.receive(key, entry),
                 Some(Change::Deleted(_)) => {}
-                Some(Change::Missed(_)) => look_into_the_mailbox(&boards).await,
+                Some(Change::Missed(_)) => look_into_the_mailbox(boards).await,
                 // The store has stopped, or lost its connection.
                 None => {
                     watch = None;

@@ -20,7 +20,7 @@ use crate::messages::{AgentName, BoardEntry};
 use crate::storage::{Journal, StorageError};
 
 pub(crate) use actor::BoardsActor;
-pub(crate) use exchange::Unreached;
+pub(crate) use exchange::{Address, Question, Unreached};
 pub(crate) use letter::{Ask, Reply, Sendable};
 
 use exchange::Exchange;
@@ -37,12 +37,14 @@ pub(crate) struct Boards {
     host: OnceLock<Box<dyn Host>>,
     /// Wakes the delivery: the board is made, or it is time to look.
     look_now: Notify,
+    /// Wakes what deletes letters that were read.
+    has_read: Notify,
 }
 
 /// The board itself, for others on its store.
 pub(crate) trait Host: Send + Sync {
-    /// Does what another board asks for.
-    fn answer(&self, ask: Ask) -> BoxFuture<'static, Reply>;
+    /// Does what another board asks for. The reply goes to the address; `None` if it was written with a record.
+    fn answer(&self, ask: Ask, address: Address) -> BoxFuture<'static, Option<Reply>>;
 
     /// The other boards have changed, or what they host.
     fn others_changed(&self) -> BoxFuture<'static, ()>;
@@ -51,7 +53,8 @@ pub(crate) trait Host: Send + Sync {
 impl Boards {
     pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
-        Self { env, journal, id, others, exchange, host: OnceLock::new(), look_now: Notify::new() }
+        let (look_now, has_read) = (Notify::new(), Notify::new());
+        Self { env, journal, id, others, exchange, host: OnceLock::new(), look_now, has_read }
     }
 
     /// Sets the board, once it is made: no letter is read before.

@@ -351,6 +351,11 @@ impl Turn {
         self.shared.ready.has_requests
     }
 
+    /// Whether it may have begun before: in an earlier attempt, or before its run was read back.
+    pub(crate) fn may_have_begun(&self) -> bool {
+        self.attempt() > 1 || self.shared.ready.is_recovered || self.has_requests()
+    }
+
     /// Waits for other work of the runtime, without permit and slot.
     pub(crate) async fn waiting_for<T>(&self, something: impl Future<Output = T>) -> T {
         let _waiting = Waiting::begin(&self.shared);

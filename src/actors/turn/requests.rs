@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::messages::{MAX_JSON_DEPTH, RequestId, TurnId};
-use crate::supervision::runs::queue::EnqueueGuard;
+use crate::supervision::runs::queue::{EnqueueGuard, WithRecord};
+use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::error::{changed, no_longer_wanted};
@@ -109,12 +110,12 @@ impl Turn {
     }
 
     pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
-        self.enqueue(ordinal, request, reply).drain();
+        self.enqueue(ordinal, request, reply, None).drain();
     }
 
     /// Enqueues a request that nobody waits for: another thread processes it, so the caller may hold any lock.
     pub(super) fn post(&self, ordinal: u32, request: TurnRequest) {
-        drop(self.enqueue(ordinal, request, None));
+        drop(self.enqueue(ordinal, request, None, None));
     }
 
     fn enqueue(
@@ -122,16 +123,27 @@ impl Turn {
         ordinal: u32,
         request: TurnRequest,
         reply: Option<oneshot::Sender<TurnReply>>,
+        with_share: Option<WithRecord<Share>>,
     ) -> EnqueueGuard<'_> {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
         let is_tainted = self.shared.is_tainted();
-        ready.sink.request(id, ready.attempt, is_tainted, request, reply)
+        ready.sink.request(id, ready.attempt, is_tainted, request, reply, with_share)
     }
 
     /// Sends a request and waits for its reply without permit and slot. If the supervisor restarts meanwhile, the request is sent
     /// again: the run has recorded it, or not yet received it.
     pub(super) async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
+        self.request_with(ordinal, request, None).await
+    }
+
+    /// As [`Turn::request`], with what is written with the record of the share that is reserved.
+    pub(super) async fn request_with(
+        &self,
+        ordinal: u32,
+        request: TurnRequest,
+        with_share: Option<WithRecord<Share>>,
+    ) -> Result<TurnReply, TurnError> {
         if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_) | TurnRequest::Status { .. }) {
             self.check_not_in_step("a request")?;
         }
@@ -143,7 +155,7 @@ impl Turn {
             let mut reply = Some(reply);
             // Replies to repeated deliveries are not awaited; the sender of a lost request is dropped with it.
             for _ in 0..self.pass(Direction::Dispatch, &request).await? {
-                self.send(ordinal, request.clone(), reply.take());
+                self.enqueue(ordinal, request.clone(), reply.take(), with_share.clone()).drain();
             }
             drop(reply);
             match answer.await {

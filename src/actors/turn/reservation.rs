@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::actors::day_limiter::DayHold;
 use crate::messages::{Cost, TraceParent, Usage};
+use crate::supervision::runs::queue::WithRecord;
 use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::requests::{Settled, TurnReply, TurnRequest};
 
@@ -40,12 +41,16 @@ impl Turn {
         self.reserve_for(tokens, cost, true).await
     }
 
-    /// Reserves a share of what is left for a run that the turn begins, or takes that of an earlier attempt over.
-    pub(crate) async fn reserve_share(&self) -> Result<(Reservation, Share), TurnError> {
+    /// Reserves a share of what is left for a run that the turn begins, or takes that of an earlier attempt over. `with_share` is written
+    /// with the record of a new one.
+    pub(crate) async fn reserve_share(
+        &self,
+        with_share: Option<WithRecord<Share>>,
+    ) -> Result<(Reservation, Share), TurnError> {
         let of_agent = self.shared.per_run;
         let request =
             TurnRequest::Reserve { tokens: 0, cost: None, charged: None, of_agent, continues: true, is_share: true };
-        match self.request(u32::MAX, request).await? {
+        match self.request_with(u32::MAX, request, with_share).await? {
             TurnReply::Shared { number, is_new, share } => {
                 Ok((Reservation { turn: self.clone(), number, is_new, is_of_run: true, held: None }, share))
             }
@@ -114,6 +119,17 @@ impl Reservation {
     /// The call has reported what it used. It is sent at once; await it to know that it counts.
     pub fn settle(self, usage: Usage) -> Settlement {
         Settlement::begin(self, Settled { usage: Some(usage), ..Settled::default() })
+    }
+
+    /// As [`Reservation::settle`], for a turn that is about to end: it is journaled with the turn's end, or at the same time.
+    pub(crate) fn settle_at_end(self, usage: Usage) {
+        let settled = Settled { usage: Some(usage), is_of_run: self.is_of_run, ..Settled::default() };
+        self.turn.post(self.number, TurnRequest::Settle(settled));
+    }
+
+    /// Whether no earlier attempt has made it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// As [`Reservation::settle`], with the name of the model that has answered.

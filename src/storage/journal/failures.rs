@@ -21,7 +21,7 @@ impl Stored for OpenFailure {
 impl Journal {
     /// The note of [`Journal::note_failure`], to be written with the record that has the failure.
     pub(crate) fn failure_note(failure: &OpenFailure) -> Rider {
-        Rider::Put { key: key_of(failure.at, failure.turn), value: codec::encode_shared(failure) }
+        Rider::put(key_of(failure.at, failure.turn), codec::encode_shared(failure))
     }
 
     /// Lists a failure.

@@ -358,7 +358,7 @@ impl Journal {
     pub(crate) fn end_notes(run: RunId, at: Timestamp, listing: &Listing, inboxes: &[AgentName]) -> Vec<Rider> {
         let ended = (ended_key(run, at), inboxes::to_bytes(inboxes));
         let notes = [listing.note(run), ended].into_iter().chain(inboxes::notes(run, at, inboxes));
-        notes.map(|(key, value)| Rider::Put { key, value }).collect()
+        notes.map(|(key, value)| Rider::put(key, value)).collect()
     }
 
     /// Notes that a run has ended, for [`Journal::forget_ended_before`], and which inboxes have messages of it.

@@ -133,7 +133,7 @@ impl Journal {
     /// The note of [`Journal::mark_open`], to be written with the first record of a run.
     pub(crate) fn open_note(run: RunId, owner: &str) -> Rider {
         let value = OpenNote::new(owner, Losses::default()).to_bytes();
-        Rider::Put { key: Self::key_of(OPEN, run), value }
+        Rider::put(Self::key_of(OPEN, run), value)
     }
 
     /// The removal of the note of [`Journal::mark_open`] with the last record of a run.

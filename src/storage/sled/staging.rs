@@ -111,10 +111,10 @@ impl Staging {
     /// Stages what rides on an append.
     fn ride(&mut self, rider: Rider, now: Timestamp) -> Result<(), StageError> {
         match rider {
-            Rider::Put { key, value } => {
+            Rider::Put { key, value, ttl_secs } => {
                 let row = rows::value(&key);
                 self.displace(&key, &row, Expected::Any, now)?;
-                self.replace(key, row, value, None)?;
+                self.replace(key, row, value, expiry_of(ttl_secs, now))?;
             }
             Rider::Delete { key } => {
                 let row = rows::value(&key);
@@ -141,7 +141,7 @@ impl Staging {
         self.sessions.check(session)?;
         let row = rows::value(&key);
         self.displace(&key, &row, expected, now)?;
-        self.replace(key, row, value, ttl_secs.map(|secs| now + Duration::from_secs(secs)))
+        self.replace(key, row, value, expiry_of(ttl_secs, now))
     }
 
     /// Stages a value in place of what was displaced.
@@ -245,4 +245,8 @@ impl Staging {
         self.progress.sync += 1;
         self.rows.tree().insert(rows::PROGRESS, codec::encode(&self.progress)).map(drop)
     }
+}
+
+fn expiry_of(ttl_secs: Option<u64>, now: Timestamp) -> Option<Timestamp> {
+    ttl_secs.map(|secs| now + Duration::from_secs(secs))
 }

@@ -114,7 +114,7 @@ async fn a_long_rider_of_a_short_append_is_synced_with_its_name_before_the_ackno
     let (recorder, folder) = (Recorder::default(), folder());
     let store = recorder.open(&folder);
     let value: Arc<[u8]> = vec![7; 64 << 10].into();
-    let riders = vec![Rider::Put { key: Key::new(["k"]), value: Arc::clone(&value) }];
+    let riders = vec![Rider::put(Key::new(["k"]), Arc::clone(&value))];
     store.append(Append { riders, ..append("a", 0, b"x", Durability::Sync) }).await.unwrap();
     recorder.note("acknowledged");
     assert_eq!(recorder.take(), ["payload", "payloads", "db", "acknowledged"]);
@@ -138,8 +138,8 @@ async fn an_append_whose_writing_has_failed_at_any_step_is_there_with_all_riders
         }
         recorder.fail(step);
         let riders = vec![
-            Rider::Put { key: Key::new(["new"]), value: Arc::clone(&new) },
-            Rider::Put { key: Key::new(["replaced"]), value: Arc::clone(&new) },
+            Rider::put(Key::new(["new"]), Arc::clone(&new)),
+            Rider::put(Key::new(["replaced"]), Arc::clone(&new)),
             Rider::Delete { key: Key::new(["deleted"]) },
         ];
         let failed = store.append(Append { riders, ..append("a", 0, &[1; 70_000], Durability::Sync) }).await;

@@ -26,7 +26,7 @@ pub(super) async fn what_one_handle_writes_the_other_reads(subject: Subject) {
     let other = subject.another().await;
     let handles: [&dyn Storage; 2] = [subject.store(), &*other];
     for (round, (writes, reads)) in (0..).zip([(handles[0], handles[1]), (handles[1], handles[0])].repeat(10)) {
-        let rider = Rider::Put { key: key("rider"), value: round.to_string().as_bytes().into() };
+        let rider = Rider::put(key("rider"), round.to_string().as_bytes().into());
         assert_eq!(writes.append(Append { riders: vec![rider], ..append(round) }).await, Ok(round + 1));
         assert_eq!(expect(reads.read(&stream(), 1, usize::MAX).await).len() as u64, round + 1);
         let rider = expect(reads.get(&key("rider")).await);

@@ -14,7 +14,7 @@ pub(super) fn key(name: &str) -> Key {
 }
 
 pub(super) fn put(name: &str, value: &str) -> Rider {
-    Rider::Put { key: key(name), value: value.as_bytes().into() }
+    Rider::put(key(name), value.as_bytes().into())
 }
 
 fn delete(name: &str) -> Rider {
@@ -33,13 +33,16 @@ impl Subject {
     }
 }
 
-/// Puts replace what is there, expiry included, with a revision as every put has; deletions remove it.
+/// Puts replace what is there, expiry included, with a revision as every put has, and may expire themselves; deletions remove it.
 pub(super) async fn a_rider_is_written_with_its_append(subject: Subject) {
     let before = expect(subject.put(&key("deleted"), "0", Expected::Any).await);
     subject.put_for(&key("replaced"), "0", 10).await;
-    let riders = vec![put("new", "1"), put("replaced", "2"), delete("deleted")];
+    let expires = Rider::Put { key: key("expires"), value: b"1"[..].into(), ttl_secs: Some(10) };
+    let riders = vec![put("new", "1"), put("replaced", "2"), delete("deleted"), expires];
     assert_eq!(subject.append_with(0, riders).await, Ok(1));
-    subject.advance_secs(10);
+    subject.advance_secs(9);
+    assert_eq!(subject.values().await.len(), 3);
+    subject.advance_secs(1);
     assert_eq!(subject.values().await, [(key("new"), "1".to_owned()), (key("replaced"), "2".to_owned())]);
     let entry = expect(subject.store().get(&key("new")).await);
     let Some(revision) = entry.map(|entry| entry.revision).filter(|revision| *revision > before) else {

@@ -294,10 +294,9 @@ impl Play<'_> {
                 let expected = *length;
                 *length += 1;
                 let riders = match what {
-                    What::AppendWithRiders(_) => vec![
-                        Rider::Put { key: key(RIDERS + to), value: Arc::clone(&payload) },
-                        Rider::Delete { key: key(to) },
-                    ],
+                    What::AppendWithRiders(_) => {
+                        vec![Rider::put(key(RIDERS + to), Arc::clone(&payload)), Rider::Delete { key: key(to) }]
+                    }
                     What::Append(_) | What::Put(_) | What::Begin => Vec::new(),
                 };
                 self.store.append(Append { durability, riders, ..Append::new(stream(to), expected, payload) })

@@ -13,11 +13,12 @@ use crate::messages::{
     RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
 };
 use crate::storage::StorageError;
+use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Answered, Record, Run};
 
-use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
+use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue, WithRecord};
 
 /// Carries out what run supervisors decide. The router implements it.
 pub(crate) trait Dispatch: AgentDirectory {
@@ -172,7 +173,8 @@ impl TurnSink {
         self.0.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 
-    /// Sends a request of an attempt; `reply` receives the answer, if there is to be one.
+    /// Sends a request of an attempt; `reply` receives the answer, if there is to be one. `with_share` is written with the record of a
+    /// share that it reserves.
     pub(crate) fn request(
         &self,
         RequestId { turn, ordinal }: RequestId,
@@ -180,9 +182,10 @@ impl TurnSink {
         is_tainted: bool,
         request: TurnRequest,
         reply: Option<oneshot::Sender<TurnReply>>,
+        with_share: Option<WithRecord<Share>>,
     ) -> EnqueueGuard<'_> {
         let key = RequestKey { turn: turn.number, ordinal };
-        let message = RunMessage::Request { key, attempt, is_tainted, request, reply };
+        let message = RunMessage::Request { key, attempt, is_tainted, request, reply, with_share };
         self.0.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::oneshot;
 
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
-use crate::storage::{Journal, Key, Sequence};
+use crate::storage::{Journal, Key, Rider, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::requests::{RequestKey, TurnReply};
@@ -14,7 +15,7 @@ use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Rec
 use crate::supervision::runs::rules::snapshot::Cadence;
 
 use super::dispatch::Inboxes;
-use super::queue::{RecoveryBarrier, RunMessage};
+use super::queue::{AtEnd, RecoveryBarrier, RunMessage};
 
 /// A run, its position in the journal, and the callers that wait for it.
 pub(in crate::supervision::runs) struct LiveRun {
@@ -31,6 +32,10 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) events_durability: Durability,
     /// The effects of the event that is being applied; empty in between.
     pub(in crate::supervision::runs) effects: Vec<Effect>,
+    /// What is written with the next append.
+    pub(in crate::supervision::runs) riders: Vec<Rider>,
+    /// What is written with the last one.
+    pub(in crate::supervision::runs) at_end: Option<Box<AtEnd>>,
     /// Actions for the acknowledgement of `events`.
     pub(in crate::supervision::runs) on_commit: Vec<OnCommit>,
     /// An append is in flight; messages wait in `waiting` until it ends.
@@ -79,6 +84,8 @@ pub(in crate::supervision::runs) enum OnCommit {
     WasOpen(oneshot::Sender<bool>, bool),
     /// Ends the wait for a run that recovery has found: what the run waits for is known by then.
     Recovered(RecoveryBarrier),
+    /// What was to be written with the run's last record is.
+    Written(Arc<AtomicBool>),
     /// Answers a request whose answer is not in the turn's records.
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
@@ -117,6 +124,8 @@ impl LiveRun {
             events: Vec::new(),
             events_durability: Durability::Memory,
             effects: Vec::new(),
+            riders: Vec::new(),
+            at_end: None,
             on_commit: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),

@@ -1,13 +1,16 @@
 //! The messages of a run shard: those for one run, and those for the shard itself.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
     ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission, TurnId, Update,
 };
-use crate::storage::{Sequence, StorageError};
+use crate::storage::{Rider, Sequence, StorageError};
+use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
@@ -16,6 +19,29 @@ use crate::supervision::runs::rules::snapshot::Loaded;
 /// Held for each run that recovery has found, and dropped when the run was read and what it waits for is known; recovery is over when the
 /// last is dropped.
 pub(crate) type RecoveryBarrier = watch::Sender<()>;
+
+/// What is written with a record, made of what the record is about; nothing if it is too large to go along.
+pub(crate) struct WithRecord<T>(pub(crate) Arc<dyn Fn(&T) -> Option<Rider> + Send + Sync>);
+
+impl<T> Clone for WithRecord<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for WithRecord<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithRecord")
+    }
+}
+
+/// What is written with the last record of a run, unless the run leaves memory before.
+#[derive(Clone, Debug)]
+pub(crate) struct AtEnd {
+    pub(crate) write: WithRecord<RunResult>,
+    /// Set before the result is given to those who wait for it, if it was written.
+    pub(crate) is_written: Arc<AtomicBool>,
+}
 
 /// A message for one run: a decision of the rules, or a question about the run's state. It waits while a commit of the run is
 /// in flight, or while the run is read back. Turns are given by their numbers in the run.
@@ -44,6 +70,8 @@ pub(crate) enum RunMessage {
         request: TurnRequest,
         /// Receives the answer; `None` for requests that are only recorded.
         reply: Option<oneshot::Sender<TurnReply>>,
+        /// Written with the record of a share that is reserved.
+        with_share: Option<WithRecord<Share>>,
     },
     /// A person answers a question.
     Answer {
@@ -162,6 +190,8 @@ pub(crate) enum ShardMessage {
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
         /// Receives the result; dropped if the run existed already, or leaves memory before it ends.
         result: oneshot::Sender<Arc<RunResult>>,
+        /// Written with the run's last record.
+        at_end: Option<Box<AtEnd>>,
     },
     /// A run found in storage that is not finished.
     Adopt {

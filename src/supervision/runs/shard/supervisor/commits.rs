@@ -1,6 +1,7 @@
 //! Commits: at most one of a run is in flight, and its acknowledgement releases the effects and replies that wait for it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 
@@ -169,6 +170,7 @@ impl RunShard {
                 | OnCommit::CloseTurn { .. }
                 | OnCommit::WasOpen(..)
                 | OnCommit::Recovered(_)
+                | OnCommit::Written(_)
                 | OnCommit::Reply(..) => {}
             }
         }
@@ -203,6 +205,7 @@ impl RunShard {
             OnCommit::Overwritten(ack) => drop(ack.send(Ok(()))),
             OnCommit::WasOpen(ack, was_open) => drop(ack.send(was_open)),
             OnCommit::Recovered(barrier) => drop(barrier),
+            OnCommit::Written(is_written) => is_written.store(true, Ordering::Release),
             OnCommit::Reply(waiter, reply) => drop(waiter.send(reply)),
             OnCommit::CloseTurn { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);

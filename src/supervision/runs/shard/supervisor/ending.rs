@@ -13,6 +13,7 @@ use crate::supervision::runs::rules::failures::{conflict, failed_turns};
 use crate::supervision::runs::rules::run::{Effect, Run};
 use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
+use crate::supervision::runs::shard::queue::AtEnd;
 
 use super::context::ShardContext;
 use super::memory_runs::MemoryRun;
@@ -32,12 +33,19 @@ fn leaves_more(run: &Run) -> bool {
 }
 
 impl ShardContext {
-    /// What is written with the next record of a run: that it is open, with the first record that is not in memory only; failures
+    /// What is written with the next record of a run: what others asked to have written with it; that it is open, with the first record that is not in memory only; failures
     /// that wait for a person; and with the last record what lists and inboxes have of the run, and that it is open no more. The end
     /// of a run that was read back is noted after it ([`ShardContext::note_end`]): its inboxes have to be read.
     pub(super) fn notes_of_next_record(&self, live: &mut LiveRun, durability: Durability) -> Vec<Rider> {
         let id = live.run.id();
-        let mut notes = Vec::new();
+        let mut notes = std::mem::take(&mut live.riders);
+        if let Some(result) = live.run.result()
+            && let Some(AtEnd { write, is_written }) = live.at_end.take().map(|at_end| *at_end)
+            && let Some(rider) = (write.0)(result)
+        {
+            notes.push(rider);
+            live.on_commit.push(OnCommit::Written(is_written));
+        }
         if !live.is_noted_open && durability != Durability::Memory {
             live.is_noted_open = true;
             notes.push(Journal::open_note(id, self.ownership.board()));

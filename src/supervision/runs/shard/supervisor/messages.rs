@@ -45,11 +45,11 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
             taint(live, turn, attempt, is_tainted, context);
             on_outcome(live, turn, attempt, outcome, context);
         }
-        RunMessage::Request { key, attempt, is_tainted, request, reply } => {
+        RunMessage::Request { key, attempt, is_tainted, request, reply, with_share } => {
             if !matches!(request, TurnRequest::Taint(_)) {
                 taint(live, key.turn, attempt, is_tainted, context);
             }
-            on_request(live, key, attempt, is_tainted, request, reply, context);
+            on_request(live, key, attempt, is_tainted, (request, with_share), reply, context);
         }
         RunMessage::Answer { asked, nonce, answer, by, ack } => {
             on_answer(live, asked, nonce, (answer, by), ack, context.now.wall);

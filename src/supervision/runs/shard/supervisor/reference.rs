@@ -287,6 +287,7 @@ impl Shard {
             is_tainted: false,
             request,
             reply,
+            with_share: None,
         });
         heard
     }

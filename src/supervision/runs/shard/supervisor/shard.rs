@@ -14,7 +14,7 @@ use crate::messages::{ConversationId, Refusal, RunEvent, RunId, RunResult, Submi
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::live::{Buffers, LiveRun, OnCommit};
-use crate::supervision::runs::shard::queue::{Drain, RunMessage, ShardMessage};
+use crate::supervision::runs::shard::queue::{AtEnd, Drain, RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::{Timer, Timers};
 
 use super::context::ShardContext;
@@ -73,13 +73,13 @@ impl RunShard {
                 drop(reply.send(self.runs.values().flat_map(|live| pending(&live.run, now.wall)).collect()));
                 None
             }
-            ShardMessage::Submit { submission, conversation, permit, ack, result } => {
+            ShardMessage::Submit { submission, conversation, permit, ack, result, at_end } => {
                 match self.loading.get_mut(&submission.run) {
                     Some(later) => {
-                        later.push(ShardMessage::Submit { submission, conversation, permit, ack, result });
+                        later.push(ShardMessage::Submit { submission, conversation, permit, ack, result, at_end });
                         None
                     }
-                    None => self.submit((submission, conversation), permit, ack, result, now),
+                    None => self.submit((submission, conversation), permit, ack, (result, at_end), now),
                 }
             }
             ShardMessage::Adopt { run, new_process, recovery } => {
@@ -185,7 +185,7 @@ impl RunShard {
         (submission, conversation): (Arc<Submission>, Option<ConversationId>),
         permit: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
-        result: oneshot::Sender<Arc<RunResult>>,
+        (result, at_end): (oneshot::Sender<Arc<RunResult>>, Option<Box<AtEnd>>),
         now: Now,
     ) -> Option<RunId> {
         let run = submission.run;
@@ -230,6 +230,7 @@ impl RunShard {
             live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
         }
         live.results.push(result);
+        live.at_end = at_end;
         self.shared.roster.begin(run, permit);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));

@@ -11,6 +11,7 @@ use crate::supervision::runs::rules::once::{self, Decided};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, Settled, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Effect, Once, Record};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
+use crate::supervision::runs::shard::queue::WithRecord;
 
 /// Answers a request of an open turn, or absorbs the event on which its answer depends.
 pub(super) fn on_request(
@@ -18,7 +19,7 @@ pub(super) fn on_request(
     key: RequestKey,
     attempt: Attempt,
     is_tainted: bool,
-    request: TurnRequest,
+    (request, with_share): (TurnRequest, Option<WithRecord<Share>>),
     reply: Option<oneshot::Sender<TurnReply>>,
     context: &DecisionContext<'_>,
 ) {
@@ -66,6 +67,9 @@ pub(super) fn on_request(
                 Err(refusal) => Verdict::Refused(refusal.clone()),
             };
             live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at), cost, charged });
+            if answer.is_ok() {
+                live.riders.extend(with_share.and_then(|with_share| (with_share.0)(&share)));
+            }
             let answer = match answer {
                 Ok(()) if is_share => TurnReply::Shared { number: ordinal, is_new: true, share },
                 answer => TurnReply::Reserved(answer.map(|()| ordinal)),
