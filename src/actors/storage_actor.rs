@@ -161,7 +161,7 @@ impl Actor for StorageActor {
                 let Arguments { ownership, reaches, shards, takes_over, .. } = arguments.clone();
                 let scan = async move {
                     let adopt = |run| {
-                        if takes_over {
+                        if takes_over && !ownership.is_leaving() {
                             shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: None });
                         }
                     };
@@ -197,8 +197,7 @@ impl Actor for StorageActor {
         let (storage, session) = (journal.storage(), ownership.session());
         if ownership.is_leaving() {
             // Without it, others count the board as lost with its runs.
-            let about = BoardInfo { is_leaving: true, ..about() };
-            let renewed = answer_of(storage.renew_session(session, about.to_bytes()));
+            let renewed = answer_of(storage.renew_session(session, about().to_bytes()));
             let _ = tokio::time::timeout(LEAVE_WITHIN, renewed).await;
         }
         // A session that is not ended here runs out by itself.

@@ -424,6 +424,9 @@ impl Callboard {
     /// order (SEMANTICS 8). Turns that were stopped or had not begun stay leased and continue at the next start. A turn that
     /// waits for a person is not waited for. Shutting down again is fine.
     ///
+    /// Where other boards on the store live that have the agents, runs of which no turn is at work go to them at once: of these boards, to
+    /// one of the newest build.
+    ///
     /// A store that keeps others out, as one on disk does, is let go of: when this returns, it can be opened again, also while
     /// handles of the board and of its runs live. They then return [`StorageError::Closed`], unless another holder has the
     /// store. A result that a handle waited for before is still there.
@@ -432,7 +435,7 @@ impl Callboard {
         board.run_permits.close();
         board.ownership.begin_leaving();
         board.scheduler.close();
-        let _ = tokio::time::timeout(board.settings.grace, board.scheduler.settled()).await;
+        self.drain().await;
         board.scheduler.stop_all();
         let reason = board.tree.stop().await;
         board.store.release_store().await;

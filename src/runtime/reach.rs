@@ -14,12 +14,13 @@ use crate::actors::boards::{Address, Ask, Host, Reply, Sendable, Unreached};
 use crate::messages::{AgentName, BoardAgent, Pending, PendingId, Refusal, Response, RunId, RunResult, Task, Votes};
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
-use crate::supervision::runs::queue::{AtEnd, RunMessage, WithRecord};
+use crate::supervision::runs::queue::{AtEnd, RunMessage, ShardMessage, WithRecord};
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 
 use super::handle::{Board, Callboard, Lineage};
 use super::placed_turns::AgentElsewhere;
 use super::run_handle::RunHandle;
+use super::settings::Unfinished;
 
 /// How long a command waits for a run whose board is gone, until another board has taken it over.
 pub(super) const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
@@ -347,6 +348,15 @@ impl Callboard {
                 Ok(()) => Reply::Looked,
                 Err(error) => Reply::Failed(error.to_string()),
             },
+            Ask::TakeOver { runs } => {
+                if !self.board.is_closed() && self.board.settings.on_unfinished == Unfinished::Resume {
+                    for run in runs {
+                        let shard = self.board.shards.of(run);
+                        shard.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
+                    }
+                }
+                Reply::Taken
+            }
             Ask::Cancel { run, reason } => {
                 Reply::Changed(self.ask_run(run, |ack| RunMessage::Cancel { reason, ack }).await)
             }

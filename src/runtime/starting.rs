@@ -124,8 +124,9 @@ impl Builder {
         let about: Arc<dyn Fn() -> BoardInfo + Send + Sync> = {
             let (router, permits, without) =
                 (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
-            let in_flight = settings.capacity.runs_in_flight;
+            let (in_flight, ownership) = (settings.capacity.runs_in_flight, ownership.clone());
             Arc::new(move || BoardInfo {
+                is_leaving: ownership.is_leaving(),
                 agents: router.described(),
                 runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
                 ..info.clone()

@@ -56,6 +56,8 @@ pub(crate) enum Ask {
     Check { id: PendingId, by: Arc<str> },
     /// To list what its runs wait for people with, or one run does.
     Pending { run: Option<RunId> },
+    /// To take over runs that the asking board gives it.
+    TakeOver { runs: Vec<RunId> },
 }
 
 /// The reply to an [`Ask`].
@@ -73,6 +75,8 @@ pub(crate) enum Reply {
     Pending(Vec<Pending>),
     /// The board could not do it.
     Failed(String),
+    /// The board reads the runs.
+    Taken,
 }
 
 /// An error that is sent to another board: what has no form there becomes a text.

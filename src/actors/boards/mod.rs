@@ -73,11 +73,11 @@ impl Boards {
         self.others.read().iter().any(|board| *board.info.id == *id)
     }
 
-    /// A board that hosts an agent: of two that are drawn, the one with fewer runs.
+    /// A board that hosts an agent, and is not being shut down: of two that are drawn, the one with fewer runs.
     pub(crate) fn hosting(&self, agent: &AgentName) -> Option<BoardEntry> {
         let others = self.others();
         let hosting: Vec<&BoardEntry> =
-            others.iter().filter(|board| board.info.agent(agent.host()).is_some()).collect();
+            others.iter().filter(|board| !board.info.is_leaving && board.info.agent(agent.host()).is_some()).collect();
         let drawn = || hosting.get(self.env.random() as usize % hosting.len().max(1));
         let one = drawn()?;
         let two = if hosting.len() > 1 { drawn()? } else { one };

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
+
 use crate::actors::turn::StopReason;
-use crate::messages::{AgentName, TurnId};
+use crate::messages::{AgentName, RunId, TurnId};
 
 use super::agent_queue::AgentQueue;
 use super::availability::Availability;
@@ -82,6 +84,16 @@ impl Scheduler {
             tokio::time::sleep(SETTLING).await;
             has_begun = false;
         }
+    }
+
+    /// The turns that have begun, by run, and whether they are at work.
+    pub(crate) fn begun(&self) -> HashMap<RunId, Vec<(u32, bool)>> {
+        let state = self.state.lock();
+        let mut begun: HashMap<RunId, Vec<(u32, bool)>> = HashMap::default();
+        for (turn, running) in state.agents.iter().flat_map(AgentQueue::running) {
+            begun.entry(turn.run).or_default().push((turn.number, running.holds_permit()));
+        }
+        begun
     }
 
     fn has_begun_turns(&self) -> bool {

@@ -24,6 +24,8 @@ pub(crate) struct OpenNote {
     pub(crate) format: u32,
     /// The boards that ended while they worked on the run.
     pub(crate) losses: Losses,
+    /// The id of a board that may take the run over while its owner lives.
+    pub(crate) given_to: Option<Arc<str>>,
 }
 
 /// A note, with the revision at which it was read.
@@ -74,6 +76,8 @@ struct More {
     lost: Vec<Arc<str>>,
     #[serde(default)]
     last: Sequence,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given_to: Option<Arc<str>>,
 }
 
 fn first_format() -> u32 {
@@ -89,15 +93,15 @@ impl OpenNote {
     /// The note of a run that a board of this build has begun, or takes over.
     #[must_use]
     pub(crate) fn new(owner: &str, losses: Losses) -> Self {
-        Self { owner: owner.into(), format: FORMAT, losses }
+        Self { owner: owner.into(), format: FORMAT, losses, given_to: None }
     }
 
     fn to_bytes(&self) -> Arc<[u8]> {
-        let Self { owner, format, losses: Losses { boards, last } } = self;
-        if *format == first_format() && boards.is_empty() {
+        let Self { owner, format, losses: Losses { boards, last }, given_to } = self;
+        if *format == first_format() && boards.is_empty() && given_to.is_none() {
             return Arc::from(owner.as_bytes());
         }
-        let more = More { format: *format, lost: boards.clone(), last: *last };
+        let more = More { format: *format, lost: boards.clone(), last: *last, given_to: given_to.clone() };
         let more = serde_json::to_string(&more).unwrap_or_default();
         Arc::from(format!("{owner}\n{more}").into_bytes())
     }
@@ -105,12 +109,12 @@ impl OpenNote {
     fn of_bytes(value: &[u8]) -> Self {
         let text = String::from_utf8_lossy(value);
         let Some((owner, more)) = text.split_once('\n') else { return Self::new(&text, Losses::default()) };
-        let (format, losses) = match serde_json::from_str(more) {
-            Ok(More { format, lost, last }) => (format, Losses { boards: lost, last }),
+        let (format, losses, given_to) = match serde_json::from_str(more) {
+            Ok(More { format, lost, last, given_to }) => (format, Losses { boards: lost, last }, given_to),
             // A later build wrote it.
-            Err(_) => (u32::MAX, Losses::default()),
+            Err(_) => (u32::MAX, Losses::default(), None),
         };
-        Self { owner: owner.into(), format, losses }
+        Self { owner: owner.into(), format, losses, given_to }
     }
 }
 

@@ -85,8 +85,9 @@ impl Ownership {
         noted: Option<&Noted>,
         boards: &mut HashMap<Arc<str>, Option<Duration>>,
     ) -> Result<(), LoadError> {
-        let Some(OpenNote { owner, format, .. }) = noted.map(|noted| &noted.note) else { return Ok(()) };
+        let Some(OpenNote { owner, format, given_to, .. }) = noted.map(|noted| &noted.note) else { return Ok(()) };
         let left = match boards.get(owner) {
+            _ if given_to.as_ref() == Some(&self.board) => None,
             Some(left) => *left,
             None => *boards.entry(Arc::clone(owner)).or_insert(self.lease_of(owner).await?),
         };
@@ -146,6 +147,16 @@ impl Ownership {
         }
         self.forget_left(run);
         Ok(true)
+    }
+
+    /// Lets another board take over a run that this one has ended its work on.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn give(&self, run: RunId, to: &Arc<str>) -> Result<(), StorageError> {
+        let Some(Noted { note, revision }) = self.journal.note_of(run).await? else { return Ok(()) };
+        let note = OpenNote { given_to: Some(Arc::clone(to)), ..note };
+        self.journal.take_note(run, &note, Some(revision)).await
     }
 
     /// Makes a run that continues after its end this board's, unless it is that of another board that lives.

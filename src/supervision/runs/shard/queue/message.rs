@@ -1,13 +1,15 @@
 //! The messages of a run shard: those for one run, and those for the shard itself.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use foldhash::HashMap;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
-    ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission, TurnId, Update,
+    AgentName, ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission, TurnId, Update,
 };
 use crate::storage::{Rider, Sequence, StorageError};
 use crate::supervision::runs::rules::budget::Share;
@@ -243,8 +245,29 @@ pub(crate) enum ShardMessage {
         /// The run.
         run: RunId,
     },
+    /// Runs between turns go to other boards.
+    HandOver {
+        /// Chooses the boards.
+        handing_over: Arc<HandingOver>,
+        /// Receives the runs that this board does not work on any more, with the ids of the boards that they go to.
+        reply: oneshot::Sender<Vec<(RunId, Arc<str>)>>,
+    },
     /// A timer is due.
     Tick,
+}
+
+/// What a board needs to know to give runs to others.
+pub(crate) struct HandingOver {
+    /// The turns that have begun here, and whether they are at work; no other begins.
+    pub(crate) begun: HashMap<RunId, Vec<(u32, bool)>>,
+    /// The board that a run goes to that needs these agents; `None` if there is none.
+    pub(crate) choose: Box<dyn Fn(&BTreeSet<AgentName>) -> Option<Arc<str>> + Send + Sync>,
+}
+
+impl fmt::Debug for HandingOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandingOver").field("begun", &self.begun).finish_non_exhaustive()
+    }
 }
 
 /// A run that is to continue after a conflict.

@@ -7,12 +7,14 @@
 //!   `turn_requests`: requests of turns. `refusals`: answers for runs that are not in memory.
 //! - `commits`: appends to the journal, and what they release. `recovery`: runs that are read back. `reopening`: runs that
 //!   continue after an overwrite. `conversing`: runs that wait in a conversation.
+//! - `handing_over`: runs between turns that go to other boards.
 //! - `ending`: what the store notes about a run that has ended. `memory_runs`: ended runs whose journals are in memory. `ready_or_spawned`: work that is seldom worth a task.
 
 mod commits;
 mod context;
 mod conversing;
 mod ending;
+mod handing_over;
 mod life;
 mod memory_runs;
 mod messages;

@@ -50,6 +50,7 @@ pub(super) fn refuse_kept(message: ShardMessage) {
         | ShardMessage::Redispatch { .. }
         | ShardMessage::LookAtConversation { .. }
         | ShardMessage::Pending { .. }
+        | ShardMessage::HandOver { .. }
         | ShardMessage::Tick => {}
     }
 }

@@ -147,6 +147,10 @@ impl RunShard {
                 self.with_run(run, |shard, live| shard.look_at_conversation(live, now));
                 None
             }
+            ShardMessage::HandOver { handing_over, reply } => {
+                drop(reply.send(self.hand_over(&handing_over)));
+                None
+            }
             ShardMessage::Tick => {
                 for timer in self.timers.due(now.monotonic) {
                     if let Some(run) = self.on_timer(timer, now) {
