@@ -94,10 +94,10 @@ fn chooser(heirs: Vec<BoardEntry>) -> impl Fn(&BTreeSet<AgentName>) -> Option<Ar
     let given = Mutex::new(vec![0_usize; heirs.len()]);
     move |agents| {
         let mut given = given.lock();
-        let hosts_all = |(_, heir): &(usize, &BoardEntry)| {
-            agents.iter().all(|agent| heir.info.agent(agent.host()).is_some())
-        };
-        let order = |(at, heir): &(usize, &BoardEntry)| (version(&heir.info.build), Reverse(heir.info.runs + given[*at]));
+        let hosts_all =
+            |(_, heir): &(usize, &BoardEntry)| agents.iter().all(|agent| heir.info.agent(agent.host()).is_some());
+        let order =
+            |(at, heir): &(usize, &BoardEntry)| (version(&heir.info.build), Reverse(heir.info.runs + given[*at]));
         let (at, heir) = heirs.iter().enumerate().filter(hosts_all).max_by_key(order)?;
         given[at] += 1;
         Some(Arc::clone(&heir.info.id))

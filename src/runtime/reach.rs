@@ -182,7 +182,8 @@ impl Callboard {
         Ok(owner.is_some_and(|owner| owner != *self.board.ownership.board()))
     }
 
-    /// Asks the board that works on a run; `None` if no other board does.
+    /// Asks the board that works on a run; `None` if no other board does. While its board is gone, and no other has taken it over, it is
+    /// waited for.
     pub(super) async fn ask_owner(&self, run: RunId, ask: Ask) -> Result<Option<Reply>, StorageError> {
         let board = &self.board;
         let began_at = board.env.now().monotonic;
@@ -235,11 +236,16 @@ impl Callboard {
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    /// What a run of another board waits for people with.
+    /// What a run of another board waits for people with; nothing while no board works on it.
     pub(super) async fn pending_of_elsewhere(&self, run: RunId) -> Vec<Pending> {
-        match self.ask_owner(run, Ask::Pending { run: Some(run) }).await {
-            Ok(Some(Reply::Pending(pending))) => pending,
-            Ok(_) | Err(_) => Vec::new(),
+        let boards = &self.board.boards;
+        let owner = match self.board.journal.owner_of(run).await {
+            Ok(Some(owner)) if boards.lives(&owner) => owner,
+            Ok(_) | Err(_) => return Vec::new(),
+        };
+        match timeout(LISTED_WITHIN, boards.ask(&owner, Ask::Pending { run: Some(run) })).await {
+            Ok(Ok(Reply::Pending(pending))) => pending,
+            Ok(Ok(_) | Err(_)) | Err(_) => Vec::new(),
         }
     }
 

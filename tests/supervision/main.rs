@@ -9,6 +9,7 @@ mod campaigns;
 mod common;
 mod crashes;
 mod dead_letters;
+mod draining;
 mod faults;
 mod open_failures;
 #[path = "../passing/mod.rs"]

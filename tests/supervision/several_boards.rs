@@ -502,6 +502,11 @@ async fn a_run_waits_for_a_board_that_has_its_agent() {
     assert!(without.runs_at_work().is_empty(), "it is left to others");
     let unfinished = without.unfinished_runs().await.unwrap();
     assert_eq!(unfinished.iter().map(RunHandle::id).collect::<Vec<_>>(), [run.id()], "and can be seen");
+    let third = store.board(&env).start().await.unwrap();
+    let at = env.now().monotonic;
+    assert!(without.run(run.id()).pending().await.is_empty());
+    assert_eq!(env.now().monotonic, at, "a look does not wait for a board that takes the run over");
+    third.shutdown().await;
     // Its agent comes to the board that is there.
     without
         .agents()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use callboard::messages::Outcome;
 use callboard::prelude::{AgentSpec, Callboard, Command, Task, Turn, TurnError};
 use callboard::runtime::Builder;
-use callboard::storage::Sled;
+use callboard::storage::{Append, Key, Sled, Storage as _};
 use callboard_postgres::{Postgres, PostgresConfig};
 use futures::future::join_all;
 use support::Server;
@@ -41,6 +41,20 @@ fn chains() -> Builder {
 async fn finish(board: Callboard) {
     let result = board.submit(Task::new("the design").to("researcher")).await.unwrap().result().await.unwrap();
     assert_eq!(result.outcome, Outcome::Finished);
+}
+
+/// The median time of four appends to streams of their own, one after the other.
+async fn four_appends(store: &Postgres, round: usize) -> f64 {
+    let mut times = Vec::new();
+    for count in 0..ALONE {
+        let stream = Key::new(["bench", &format!("{round}-{count}")]);
+        let began = Instant::now();
+        for expected in 0..4 {
+            store.append(Append::new(stream.clone(), expected, [7_u8; 200][..].into())).await.unwrap();
+        }
+        times.push(began.elapsed().as_secs_f64());
+    }
+    median(times)
 }
 
 /// The median time of a chain, one after the other.
@@ -182,10 +196,12 @@ async fn main() {
     let folder = tempfile::tempdir().unwrap();
     let disk = chains().storage(Sled::open(folder.path()).unwrap()).start().await.unwrap();
 
-    let mut measured: [Vec<f64>; 9] = Default::default();
+    let store = Postgres::connect_with(config.clone()).await.unwrap();
+    let mut measured: [Vec<f64>; 10] = Default::default();
     for round in 0..=ROUNDS {
         let values = [
             raw.four(),
+            four_appends(&store, round).await,
             alone(&one).await,
             alone(&disk).await,
             crowd(&[&one]).await,
@@ -199,11 +215,22 @@ async fn main() {
             measured.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         }
     }
-    let [inserts, alone, alone_on_disk, crowd, crowd_of_two, crowd_on_disk, submit, delegate, delegate_at_once] =
-        measured.map(median);
+    let [
+        inserts,
+        appends,
+        alone,
+        alone_on_disk,
+        crowd,
+        crowd_of_two,
+        crowd_on_disk,
+        submit,
+        delegate,
+        delegate_at_once,
+    ] = measured.map(median);
     let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
     let each_second = |count: f64| format!("{count:.0} chains/s");
     row("four one-row inserts on one connection", millis(inserts), "", None, "");
+    row("four appends to the store", millis(appends), "the inserts", Some(appends / inserts), "");
     row("durable chain, one at a time", millis(alone), "the inserts", Some(alone / inserts), "at most 1.6");
     row("  the same, store on disk", millis(alone_on_disk), "the inserts", Some(alone_on_disk / inserts), "");
     row(

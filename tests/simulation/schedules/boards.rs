@@ -24,7 +24,12 @@ fn fault_between_boards(sim: &Sim) {
     };
 }
 
-async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet<RunId>, boards: &[Callboard]) {
+async fn all_are_accepted(
+    sim: &Sim,
+    tasks: &[(RunId, Plan)],
+    acknowledged: &mut BTreeSet<RunId>,
+    boards: &[Callboard],
+) {
     for (id, plan) in tasks {
         if !acknowledged.contains(id) {
             let at = &boards[sim.below(boards.len() as u64) as usize];
@@ -32,6 +37,9 @@ async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet
             acknowledged.insert(*id);
         }
     }
+}
+
+async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], boards: &[Callboard]) {
     for (id, plan) in tasks {
         let seen = insist(sim, async || boards[0].run(*id).result().await).await;
         assert_eq!(seen.outcome, Outcome::Finished);
@@ -54,14 +62,23 @@ async fn play(sim: Sim) -> Result<(), TestError> {
     loop {
         let lived = sim
             .until_crash(async {
+                let start = async |part| board_with(&sim, |depth| depth % count == part).start().await;
                 let mut boards = Vec::new();
                 for part in 0..count {
-                    let board = async || board_with(&sim, |depth| depth % count == part).start().await;
-                    boards.push(insist(&sim, board).await);
+                    boards.push(insist(&sim, async || start(part).await).await);
                 }
                 // Until each has looked at what the other hosts.
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                all_end(&sim, &tasks, &mut acknowledged, &boards).await;
+                all_are_accepted(&sim, &tasks, &mut acknowledged, &boards).await;
+                if sim.below(2) == 0 {
+                    all_end(&sim, &tasks, &boards).await;
+                } else {
+                    // Another one with the same agents takes the place of a board.
+                    let part = 1 + sim.below(count as u64 - 1) as usize;
+                    let next = insist(&sim, async || start(part).await).await;
+                    let replaced = std::mem::replace(&mut boards[part], next);
+                    tokio::join!(replaced.shutdown(), all_end(&sim, &tasks, &boards));
+                }
                 sim.assert_nothing_left().await;
             })
             .await;

@@ -9,7 +9,8 @@ use foldhash::HashMap;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
-    AgentName, ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission, TurnId, Update,
+    AgentName, ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission,
+    TurnId, Update,
 };
 use crate::storage::{Rider, Sequence, StorageError};
 use crate::supervision::runs::rules::budget::Share;

@@ -1,0 +1,125 @@
+//! A board that is shut down gives its runs to other boards, while the turns that have begun finish.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use callboard::env::Fault;
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunHandle};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::common::faults::FaultPlan;
+use crate::common::{World, comes_true, people};
+
+const GRACE: Duration = Duration::from_secs(60);
+/// A look for runs, what its calls take, and some for the turns that stop.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A board with an agent that asks for a name, one whose turn takes half a minute before it hands over, and the one after it.
+fn worker(board: Builder, begun: &Arc<AtomicU32>) -> Builder {
+    let begun = Arc::clone(begun);
+    let slow = move |_: Turn| {
+        begun.fetch_add(1, Ordering::Relaxed);
+        async {
+            tokio::time::sleep(GRACE / 2).await;
+            Ok(Command::new().goto("last"))
+        }
+    };
+    board
+        .shutdown_grace(GRACE)
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
+        .agent("slow", slow)
+        .agent("last", |_: Turn| async { Ok(Command::output("done")) })
+}
+
+async fn submit(board: &Callboard, to: &str) -> RunHandle {
+    board.submit(Task::new("x").to(to)).await.unwrap()
+}
+
+fn works_on(board: &Callboard, run: &RunHandle) -> bool {
+    board.runs_at_work().iter().any(|at_work| at_work.id() == run.id())
+}
+
+async fn asks(run: &RunHandle) {
+    comes_true(async || !people::questions(run).await.is_empty()).await;
+}
+
+async fn answer(board: &Callboard, run: &RunHandle) {
+    let run = board.run(run.id());
+    asks(&run).await;
+    let question = people::questions(&run).await.remove(0);
+    board.people().answer(question.id, "ann", "tester").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("ann"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_between_turns_go_to_another_board_while_a_turn_finishes() {
+    let (world, begun) = (World::new(), Arc::default());
+    let first = worker(world.board(), &begun).name("first").start().await.unwrap();
+    let second = worker(world.board(), &begun).name("second").start().await.unwrap();
+    comes_true(async || first.boards().await.unwrap().len() == 2).await;
+    let (waits, works) = (submit(&first, "asker").await, submit(&first, "slow").await);
+    asks(&waits).await;
+    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
+    let leaving = tokio::spawn({
+        let first = first.clone();
+        async move { first.shutdown().await }
+    });
+    timeout(SOON, comes_true(async || works_on(&second, &waits))).await.unwrap();
+    assert!(!leaving.is_finished() && works_on(&first, &works) && !works_on(&first, &waits));
+    // Tasks for agents of both go on arriving at the board that stays, also by way of the one that leaves.
+    answer(&second, &waits).await;
+
+    leaving.await.unwrap();
+    assert_eq!(second.run(works.id()).result().await.unwrap().output, json!("done"));
+    assert_eq!(begun.load(Ordering::Relaxed), 1, "the turn that had begun was finished where it was");
+    let history = second.run(works.id()).history().await.unwrap();
+    let recoveries = history.iter().filter(|event| format!("{event:?}").starts_with("Recovered")).count();
+    assert_eq!(recoveries, 1, "it changed boards once, between its turns: {history:?}");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_no_other_board_can_continue_stays_until_its_board_has_ended() {
+    let (world, begun) = (World::new(), Arc::default());
+    let first = worker(world.board(), &begun).name("first").start().await.unwrap();
+    let other =
+        world.board().name("other").agent("last", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
+    comes_true(async || first.boards().await.unwrap().len() == 2).await;
+    let (waits, works) = (submit(&first, "asker").await, submit(&first, "slow").await);
+    asks(&waits).await;
+    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
+    let leaving = tokio::spawn({
+        let first = first.clone();
+        async move { first.shutdown().await }
+    });
+    tokio::time::sleep(GRACE / 4).await;
+    assert!(works_on(&first, &waits) && works_on(&first, &works));
+    leaving.await.unwrap();
+    // Its next agent is there.
+    assert!(other.run(works.id()).result().await.is_ok());
+    let second = worker(world.board(), &begun).name("second").start().await.unwrap();
+    answer(&second, &waits).await;
+    for board in [other, second] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_given_to_a_board_which_does_not_take_it_is_taken_over_at_the_end() {
+    let (world, begun) = (World::new(), Arc::default());
+    let first = worker(world.board(), &begun).name("first").start().await.unwrap();
+    let deaf = FaultPlan::default();
+    let heir = world.board().env(world.env.clone().with_faults(Arc::new(deaf.clone())));
+    let heir = worker(heir, &begun).name("heir").start().await.unwrap();
+    comes_true(async || first.boards().await.unwrap().len() == 2).await;
+    let waits = submit(&first, "asker").await;
+    asks(&waits).await;
+    deaf.arm("mail.take", Fault::Error("deaf".into()), 1);
+    first.shutdown().await;
+    assert!(deaf.is_carried_out(), "the heir was not asked");
+    answer(&heir, &waits).await;
+    heir.shutdown().await;
+}
