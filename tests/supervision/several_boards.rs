@@ -525,6 +525,28 @@ async fn a_run_waits_for_a_board_that_has_its_agent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn runs_in_the_memory_of_a_board_are_deleted_once_it_is_gone() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let board = || asker(store.board(&env)).agent("quick", |_: Turn| async { Ok(Command::new()) });
+    let (first, second) = (board().start().await.unwrap(), board().start().await.unwrap());
+    let in_memory = |to: &str| Task::new("x").to(to).durability(Durability::Memory);
+    let ended = first.submit(in_memory("quick")).await.unwrap();
+    ended.result().await.unwrap();
+    let open = first.submit(in_memory("asker")).await.unwrap();
+    question(&open).await;
+    let kept = submit(&second, "asker").await;
+    question(&kept).await;
+    let runs = async || second.runs().await.unwrap().iter().map(RunHandle::id).collect::<Vec<_>>();
+    assert_eq!(runs().await.len(), 3);
+    first.shutdown().await;
+    comes_true(async || runs().await == [kept.id()]).await;
+    let notes = store.inside.scan(&Key::new(["memory"]).children(), None, 9).await.unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_whose_records_are_of_a_newer_format_is_left_to_others() {
     let world = World::new();
     let first = asker(world.board()).start().await.unwrap();

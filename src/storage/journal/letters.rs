@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{Durability, RunId, TurnId};
 
 use super::super::codec::{self, Stored};
-use super::super::{Expected, Key, Put, StorageError};
-use super::{Journal, PAGE};
+use super::super::{Entry, Expected, Key, Put, StorageError};
+use super::Journal;
 
 /// What became of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,19 +36,11 @@ impl Journal {
     /// What the store reports.
     pub(crate) async fn letter_notes(&self, run: RunId) -> Result<BTreeMap<u32, LetterNote>, StorageError> {
         let prefix = Self::key_of(LETTER, run).children();
-        let (mut notes, mut after) = (BTreeMap::new(), None);
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            for (key, entry) in &page {
-                if let Some(turn) = key.segments().get(2).and_then(|turn| turn.parse().ok()) {
-                    notes.insert(turn, decode(key, &entry.value)?);
-                }
-            }
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(notes),
-            }
-        }
+        let note = async |(key, entry): (Key, Entry)| {
+            let turn = key.segments().get(2).and_then(|turn| turn.parse().ok());
+            turn.map(|turn| Ok((turn, decode(&key, &entry.value)?))).transpose()
+        };
+        self.entries(prefix).try_filter_map(note).try_collect().await
     }
 
     /// Notes what becomes of a letter, and returns what holds now: the first retry stays, and a drop replaces it.

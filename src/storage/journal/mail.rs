@@ -1,9 +1,11 @@
 //! What boards keep for each other: letters, and the agents that they host.
 
-use crate::messages::{BoardAgent, Durability};
-use crate::storage::{Delete, Key, KeyPrefix, StorageError};
+use futures::TryStreamExt;
 
-use super::{Journal, PAGE};
+use crate::messages::BoardAgent;
+use crate::storage::{Key, KeyPrefix, StorageError};
+
+use super::Journal;
 
 /// Where letters are, below it by the id of the receiver and the reference.
 const MAIL: &str = "mail";
@@ -24,22 +26,8 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn discard_mail(&self, board: &str) -> Result<(), StorageError> {
-        let mut after = None;
-        loop {
-            let page = self.storage.scan(&Self::mailbox(board), after.as_ref(), PAGE).await?;
-            after = page.last().map(|(key, _)| key.clone());
-            let is_last = page.len() < PAGE;
-            for (key, entry) in page {
-                match self.storage.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await {
-                    // Another board was faster.
-                    Ok(()) | Err(StorageError::WrongRevision { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
+        let letters = self.entries(Self::mailbox(board));
+        letters.try_for_each(|(key, entry)| self.discard(key, entry)).await
     }
 }
 
@@ -61,14 +49,7 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn known_agents(&self) -> Result<Vec<BoardAgent>, StorageError> {
-        let (prefix, mut after, mut known) = (Key::new([KNOWN]).children(), None, Vec::new());
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            after = page.last().map(|(key, _)| key.clone());
-            known.extend(page.iter().filter_map(|(_, entry)| serde_json::from_slice(&entry.value).ok()));
-            if page.len() < PAGE {
-                return Ok(known);
-            }
-        }
+        let known = self.entries(Key::new([KNOWN]).children());
+        known.try_filter_map(async |(_, entry)| Ok(serde_json::from_slice(&entry.value).ok())).try_collect().await
     }
 }

@@ -5,12 +5,13 @@ mod inboxes;
 mod letters;
 mod listed;
 mod mail;
+mod memory_runs;
 mod open;
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -22,7 +23,8 @@ pub(crate) use self::open::{FORMAT, Losses, Noted, OpenNote};
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::{
-    Append, Delete, Expected, Key, Put, Record, Revision, Rider, Sequence, Storage, StorageError, StorageFuture,
+    Append, Delete, Entry, Expected, Key, KeyPrefix, Put, Record, Revision, Rider, Sequence, Storage, StorageError,
+    StorageFuture,
 };
 
 /// The events of one append.
@@ -325,6 +327,20 @@ impl Journal {
         self.storage.purge(&Self::stream(run), up_to)
     }
 
+    /// All values under a prefix, in the order of their keys; they are read in pages.
+    fn entries(&self, prefix: KeyPrefix) -> impl Stream<Item = Result<(Key, Entry), StorageError>> {
+        let pages = stream::try_unfold(Some(None), move |next: Option<Option<Key>>| {
+            let page = next.map(|after| self.storage.scan(&prefix, after.as_ref(), PAGE));
+            async move {
+                let Some(page) = page else { return Ok(None) };
+                let page = page.await?;
+                let next = page.last().filter(|_| page.len() == PAGE).map(|(key, _)| Some(key.clone()));
+                Ok(Some((stream::iter(page.into_iter().map(Ok)), next)))
+            }
+        });
+        pages.try_flatten()
+    }
+
     /// Forgets a run that has ended, or that no board works on, with everything about it.
     pub fn forget(&self, run: RunId) -> StorageFuture<()> {
         let journal = self.clone();
@@ -340,18 +356,8 @@ impl Journal {
 
     /// Forgets what agents of a run left in its namespace of the shared context.
     async fn forget_context(&self, run: RunId) -> Result<(), StorageError> {
-        let entries = Key::new([CONTEXT, &run.namespace()]).children();
-        let mut after = None;
-        loop {
-            let page = self.storage.scan(&entries, after.as_ref(), PAGE).await?;
-            for (key, _) in &page {
-                self.delete(key.clone()).await?;
-            }
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(()),
-            }
-        }
+        let entries = self.entries(Key::new([CONTEXT, &run.namespace()]).children());
+        entries.try_for_each(|(key, _)| self.delete(key)).await
     }
 
     /// What is written with the last record of a run: its place in the list of runs, and what [`Journal::note_ended`] writes.
@@ -440,6 +446,14 @@ impl Journal {
         .boxed()
     }
 
+    /// Deletes a value that was read, unless it was deleted or replaced meanwhile.
+    async fn discard(&self, key: Key, entry: Entry) -> Result<(), StorageError> {
+        match self.storage.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await {
+            Ok(()) | Err(StorageError::WrongRevision { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     fn key_of(kind: &str, run: RunId) -> Key {
         Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
     }
@@ -449,16 +463,8 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn ended_runs(&self) -> Result<Vec<(Timestamp, RunId)>, StorageError> {
-        let prefix = Key::new([ENDED]).children();
-        let (mut ended, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            ended.extend(page.iter().filter_map(|(key, _)| ended_of(key)));
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(ended),
-            }
-        }
+        let ended = self.entries(Key::new([ENDED]).children());
+        ended.try_filter_map(async |(key, _)| Ok(ended_of(&key))).try_collect().await
     }
 
     /// All runs that have records, oldest first.

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{BoardEntry, BoardInfo, Durability, RunEvent, RunId};
 use crate::storage::{Entry, Expected, Key, Revision, Rider, Sequence, SessionInfo, StorageError, StorageFuture};
 
-use super::{Journal, OPEN, PAGE, run_of};
+use super::{Journal, OPEN, run_of};
 
 /// The newest format of records that this build reads, and the one in which it writes: with one format, every board reads that.
 pub(crate) const FORMAT: u32 = 1;
@@ -211,17 +212,10 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
-        let prefix = Key::new([OPEN]).children();
-        let note = |(key, entry): &(Key, Entry)| Some((run_of(key)?, OpenNote::of_bytes(&entry.value).owner));
-        let (mut runs, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            runs.extend(page.iter().filter_map(note));
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(runs),
-            }
-        }
+        let note = async |(key, entry): (Key, Entry)| {
+            Ok(run_of(&key).map(|run| (run, OpenNote::of_bytes(&entry.value).owner)))
+        };
+        self.entries(Key::new([OPEN]).children()).try_filter_map(note).try_collect().await
     }
 
     /// The board that works on a run: `None` if the run has ended or was never journaled, or if the board's lease has run out. It is a

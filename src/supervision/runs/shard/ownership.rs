@@ -247,6 +247,7 @@ impl Ownership {
             self.forget_left(run);
         }
         self.journal.discard_mail(board).await?;
+        self.journal.discard_memory_runs(board).await?;
         self.journal.storage().forget_session(*session).await
     }
 

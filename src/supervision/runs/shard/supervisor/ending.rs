@@ -49,6 +49,8 @@ impl ShardContext {
         if !live.is_noted_open && durability != Durability::Memory {
             live.is_noted_open = true;
             notes.push(Journal::open_note(id, self.ownership.board()));
+        } else if !live.is_noted_open && live.last == 0 && self.is_shared {
+            notes.push(Journal::memory_note(self.ownership.board(), id));
         }
         notes.extend(failed_turns(live.run.submission(), &live.events).map(|failure| Journal::failure_note(&failure)));
         let LiveRun { run, events, on_commit, inboxes, .. } = live;
@@ -158,7 +160,10 @@ impl ShardContext {
         let mut writes = Vec::from_iter(noted);
         if let Some((run, MemoryRun { inboxes, .. })) = oldest {
             writes.extend(inboxes.map(|inboxes| self.journal.forget_inboxes(run, inboxes.0, &inboxes.1)));
-            writes.push(self.journal.forget(run));
+            writes.push(match self.is_shared {
+                true => self.journal.forget_memory_run(self.ownership.board(), run),
+                false => self.journal.forget(run),
+            });
         }
         if writes.is_empty() {
             return ready(Ok(())).boxed();
