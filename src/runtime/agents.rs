@@ -100,9 +100,14 @@ impl AgentsHandle {
             self.remove(&name).await?;
             elsewhere.remove(&name);
         }
+        let is_first = self.board.router.names().is_empty();
         self.add(spec).await?;
         drop(elsewhere);
         self.callboard().announce().await;
+        if is_first {
+            // It has a part of the limits that boards share from now on, and not from the next look on, which repeats one that fails.
+            let _ = self.callboard().look_at_boards().await;
+        }
         Ok(())
     }
 
