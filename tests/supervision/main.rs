@@ -13,6 +13,7 @@ mod faults;
 mod open_failures;
 #[path = "../passing/mod.rs"]
 mod passing;
+mod placed_runs;
 mod reach;
 mod recovery;
 mod replay;
