@@ -39,6 +39,7 @@ mod taint;
 mod turn;
 
 pub use agent::{Agent, AgentSpec, IntoAgent, Mode};
+pub use boards::{BoardShare, ShareReading};
 pub use context::{ContextAccess, ContextChange, ContextError, ContextStore};
 pub(crate) use events::Subject;
 pub use events::Watched;

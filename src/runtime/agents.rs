@@ -100,9 +100,14 @@ impl AgentsHandle {
             self.remove(&name).await?;
             elsewhere.remove(&name);
         }
+        let is_first = self.board.router.names().is_empty();
         self.add(spec).await?;
         drop(elsewhere);
         self.callboard().announce().await;
+        if is_first {
+            // It has a part of the limits that boards share from now on, and not from the next look on, which repeats one that fails.
+            let _ = self.callboard().look_at_boards().await;
+        }
         Ok(())
     }
 
@@ -301,6 +306,34 @@ impl AgentsHandle {
     #[must_use]
     pub fn roster(&self) -> Vec<Presence> {
         self.board.router.present()
+    }
+
+    /// The names of the boards on the store that live and host the agent of this name, as of the last look at the others: this one's first.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let coder = |_: Turn| async { Ok(Command::output("done")) };
+    /// let board = Callboard::builder().name("east").agent("coder", coder).start().await?;
+    /// assert_eq!(board.agents().boards("coder"), ["east".into()]);
+    /// assert!(board.agents().is_here("coder"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn boards(&self, name: &str) -> Vec<Arc<str>> {
+        let board = &self.board;
+        let own_name = || board.settings.name.clone().unwrap_or_else(|| Arc::clone(board.ownership.board()));
+        let here = self.is_here(name).then(own_name);
+        let others = board.boards.others();
+        let elsewhere = others.iter().filter(|other| other.info.agent(name).is_some());
+        here.into_iter().chain(elsewhere.map(|other| Arc::clone(&other.name))).collect()
+    }
+
+    /// Whether this board hosts the agent of this name.
+    #[must_use]
+    pub fn is_here(&self, name: &str) -> bool {
+        self.listed(name).is_ok()
     }
 
     /// The agents that have failed too often, each with its last error: they take no turns until they are

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::approvals::Channel;
-use crate::actors::{AgentSpec, ApprovalPolicy, DayLimits, IntoAgent, PolicyQuestion};
+use crate::actors::{AgentSpec, ApprovalPolicy, BoardShare, DayLimits, IntoAgent, PolicyQuestion};
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
@@ -35,6 +35,7 @@ pub struct Builder {
     pub(super) rules: StateRules,
     pub(super) settings: Settings,
     pub(super) observer: Option<Observer>,
+    pub(super) share: Option<BoardShare>,
 }
 
 /// Called with the board when it has started.
@@ -106,6 +107,13 @@ impl Builder {
     /// Says where people and programs reach the board: for [`Callboard::boards`], which does not look into it.
     pub fn address(mut self, address: &str) -> Self {
         self.settings.address = Some(address.into());
+        self
+    }
+
+    /// Has the board keep this share of limits up to date, which all boards on the store share: before it takes its first turn, and then
+    /// with each look at the others.
+    pub fn board_share(mut self, share: &BoardShare) -> Self {
+        self.share = Some(share.clone());
         self
     }
 

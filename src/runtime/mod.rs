@@ -15,6 +15,7 @@
 mod agents;
 mod asking;
 mod builder;
+mod children;
 mod classifier;
 mod conversations;
 mod dead_letters;

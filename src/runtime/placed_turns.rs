@@ -237,6 +237,6 @@ fn damaged(error: impl std::fmt::Display) -> TurnError {
 }
 
 /// The id of the run that a turn is at another board: the same for all attempts.
-fn run_of(turn: TurnId) -> RunId {
+pub(super) fn run_of(turn: TurnId) -> RunId {
     RunId(Uuid::from_u128(xxh3_128(format!("{turn}/placed").as_bytes())))
 }

@@ -13,8 +13,8 @@ use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, Gate
 use crate::actors::boards::{Boards, BoardsActor};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
-    AgentSpec, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts, Scheduler,
-    SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
+    AgentSpec, BoardShare, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts,
+    Scheduler, SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
@@ -51,7 +51,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, workflows, channels, policy, groups, rules, settings, observer } = self;
+        let Self { storage, env, agents, workflows, channels, policy, groups, rules, settings, observer, share } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -113,7 +113,8 @@ impl Builder {
             limits: settings.ledger(),
             watch_buffer: settings.capacity.watch_buffer,
         }));
-        let boards = Arc::new(Boards::new(env.clone(), journal.clone(), Arc::clone(&board_id)));
+        let share = (share.unwrap_or_else(|| BoardShare::new(&env)), settings.timings.scan_every);
+        let boards = Arc::new(Boards::new(env.clone(), journal.clone(), Arc::clone(&board_id), share));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit: Arc<AtomicUsize> = Arc::default();

@@ -1,6 +1,5 @@
 //! Workflows as agents: each turn is a run of its own.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -9,7 +8,7 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
-use crate::messages::{Command, Limits, Outcome, Refusal, RunEvent, RunId, RunResult, Task, TurnId};
+use crate::messages::{Command, Limits, Outcome, Refusal, RunId, RunResult, Task, TurnId};
 use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::Workflow;
 
@@ -155,26 +154,8 @@ pub(super) fn command(result: Result<RunResult, RunError>, run: RunId) -> Result
 }
 
 /// The id of a turn's run: the same for all attempts.
-fn run_of(turn: TurnId) -> RunId {
+pub(super) fn run_of(turn: TurnId) -> RunId {
     RunId(Uuid::from_u128(xxh3_128(format!("{turn}/workflow").as_bytes())))
-}
-
-impl RunHandle {
-    /// The runs that turns of this one have begun because their agents are workflows, in the order of the turns.
-    ///
-    /// # Errors
-    /// The run is unknown, or its journal cannot be read.
-    pub async fn children(&self) -> Result<Vec<RunHandle>, RunError> {
-        let turns: BTreeSet<u32> = self.history().await?.iter().filter_map(RunEvent::turn).collect();
-        let mut children = Vec::new();
-        for number in turns {
-            let child = run_of(TurnId { run: self.id(), number });
-            if self.board.board.journal.has(child).await? {
-                children.push(self.board.run(child));
-            }
-        }
-        Ok(children)
-    }
 }
 
 /// A run that a turn waits for: it is cancelled once the turn is stopped.

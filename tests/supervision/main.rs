@@ -14,9 +14,11 @@ mod faults;
 mod open_failures;
 #[path = "../passing/mod.rs"]
 mod passing;
+mod placed_runs;
 mod reach;
 mod recovery;
 mod replay;
 mod resuming;
 mod several_boards;
+mod shares;
 mod tree;

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use callboard::AgentSpec;
+use callboard::actors::BoardShare;
 use callboard::env::Env;
 use callboard::messages::visible;
+use callboard::{AgentSpec, Builder};
 use callboard_agents::tools::Root;
 use callboard_agents::{
     AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, ModelEntry, Models,
@@ -140,6 +141,14 @@ pub(crate) async fn load(
     let watch = Watch::new(folder, built_in);
     let files = watch.files();
     Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: Some(watch), files, root })
+}
+
+/// Has the board and its models share the rates of these with the other boards on its store.
+pub(crate) fn share_rates(builder: Builder, models: Option<&Models>) -> Builder {
+    let Some(models) = models else { return builder };
+    let share = BoardShare::new(&Env::system());
+    models.share_rates(&share);
+    builder.board_share(&share)
 }
 
 /// The models whose providers are known.

@@ -1,11 +1,11 @@
 //! The agent that a language model is asked through for a base of facts.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use callboard::AgentSpec;
+use callboard::env::Env;
 use callboard::messages::visible;
-use callboard_agents::{FakeModel, LlmAgent, Model, Models, Tools};
+use callboard_agents::{LlmAgent, Models, Tools};
 use callboard_knowledge::provider::provider;
 
 use crate::page::Failure;
@@ -14,31 +14,32 @@ use super::arguments::Files;
 use super::built_in::{FAKE, model};
 use super::{load, read};
 
-/// The agent with the model of this name: `file` has the models, or that of the project.
+/// The agent with the model of this name, and the models that it is one of: `file` has them, or that of the project.
 ///
 /// # Errors
 /// There is no such model, or the file cannot be used.
-pub(crate) fn spec(named: &str, file: Option<&Path>) -> Result<AgentSpec, Failure> {
+pub(crate) fn spec(named: &str, file: Option<&Path>) -> Result<(AgentSpec, Option<Models>), Failure> {
     let files = Files { models: file.map(Path::to_owned), ..Files::of_project() };
     if named != FAKE && file.is_none() && !files.are_missing() {
         // Refuses a project that another user may have changed: its models name servers and keys.
         files.remark()?;
     }
-    spec_of(named, &files)
+    if named == FAKE {
+        return Ok((spec_of(named, None)?, None));
+    }
+    load::check_named(&files, named)?;
+    let models = read::models(&files)??;
+    Ok((spec_of(named, Some(&models))?, Some(models)))
 }
 
-/// As [`spec`], with the models of these files, which may be used.
+/// The agent with the model of this name among these.
 ///
 /// # Errors
-/// There is no such model, or the file of models cannot be used.
-pub(crate) fn spec_of(named: &str, files: &Files) -> Result<AgentSpec, Failure> {
-    let definition = provider();
-    let model: Arc<dyn Model> = if named == FAKE {
-        Arc::new(FakeModel)
-    } else {
-        load::check_named(files, named)?;
-        model(&read::models(files)??, &definition, Some(named)).map_err(|error| Failure::usage(visible(&error)))?
-    };
+/// There is no such model.
+pub(crate) fn spec_of(named: &str, models: Option<&Models>) -> Result<AgentSpec, Failure> {
+    let (definition, none) = (provider(), Models::new(&Env::system()));
+    let model = model(models.unwrap_or(&none), &definition, Some(named));
+    let model = model.map_err(|error| Failure::usage(visible(&error)))?;
     let agent = LlmAgent::new(&definition, model, &Tools::new(), &[]);
     agent.map(|agent| agent.spec()).map_err(|error| Failure::failed(error.to_string()))
 }

@@ -43,6 +43,7 @@ use super::decide::{next_asked, place, restart_turns, settle};
 use super::hints;
 use super::invalid::InvalidAgents;
 use super::kept::{Kept, advise_retry};
+use super::load;
 use super::patterns::{is_of_workflow, option_of};
 use super::progress::Progress;
 use super::starter;
@@ -73,7 +74,7 @@ impl<'a> Session<'a> {
         if let Some(kept) = &kept {
             builder = builder.storage(kept.store.storage());
         }
-        let board = builder.start().await.map_err(Failure::of)?;
+        let board = load::share_rates(builder, models.as_ref()).start().await.map_err(Failure::of)?;
         let spans = telemetry::start(&board, models);
         let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
         Ok(Self { board, kept, arguments, agents, invalid, spans, _reachable: reachable })

@@ -8,9 +8,11 @@ use callboard::messages::{RunResult, StateRules, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunHandle, Unfinished};
 use callboard::supervision::runs::Run as State;
+use callboard_agents::Models;
 use serde_json::Value;
 
 use crate::agents::decide::restart_turns;
+use crate::agents::load;
 use crate::exit::Exit;
 use crate::output::{note, note_words};
 use crate::page::{Failure, Page};
@@ -29,6 +31,8 @@ use crate::workflow::steps::{Step, lines, next_step};
 pub(super) struct Cycles<'a> {
     pub(super) stores: &'a Stores,
     pub(super) agents: Vec<AgentSpec>,
+    /// The models of the agents.
+    pub(super) models: Option<Models>,
     pub(super) task: Task,
     /// Whether a run with this input is the same one.
     pub(super) is_same: &'a dyn Fn(&Json) -> bool,
@@ -58,10 +62,11 @@ enum Stopped {
 
 impl Cycles<'_> {
     pub(super) async fn run(self) -> Result<Ended, Failure> {
-        let Self { stores, agents, task, is_same, line, no_input, is_shown } = self;
+        let Self { stores, agents, models, task, is_same, line, no_input, is_shown } = self;
         let mut signals = Signals::new()?;
         let (store, before) = store_of(stores, &task, is_same).await?;
         let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage());
+        let builder = load::share_rates(builder, models.as_ref());
         let board = agents.into_iter().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
         let reachable = Reachable::start(&board).await;
         let is_continued = before.is_some();

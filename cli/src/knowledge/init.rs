@@ -41,7 +41,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         return Err(Failure::usage(format!("--topic can be given {} times", cycles::MAX_TOPICS)));
     }
     let (name, whole) = name_of(&init.path)?;
-    let model = init.asked.agent()?;
+    let (model, models) = init.asked.agent()?;
     let Created { base, new } = create(&stores)?;
     let is_new = new.is_some();
     let asks = model.is_some() && is_anybody_here(init.no_input);
@@ -62,6 +62,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let run = Cycles {
         stores: &stores,
         agents: std::iter::once(cycles::init_agent(&base, inputs)).chain(model).collect(),
+        models,
         task: cycles::init_task(&request).map_err(|error| Failure::failed(error.to_string()))?,
         // Nobody may be there to ask when it is continued.
         is_same: &|before| same_but_for(&["questions", "follows_up"], before.value(), &input),

@@ -2,6 +2,7 @@
 
 use callboard::prelude::*;
 use callboard::runtime::Unfinished;
+use callboard_agents::Models;
 use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::intents::{
     ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, Refused, agents, result_of, task,
@@ -9,7 +10,7 @@ use callboard_knowledge::intents::{
 use callboard_knowledge::provider::PROVIDER_AGENT;
 use serde::Serialize;
 
-use crate::agents::provider;
+use crate::agents::{load, provider};
 use crate::exit::Exit;
 use crate::page::{Failure, note};
 use crate::person;
@@ -21,12 +22,13 @@ use crate::submitting::submit;
 use super::arguments::Asked;
 
 impl Asked {
-    /// The agent that the model is asked through, if one was named.
+    /// The agent that the model is asked through, and the models that it is one of, if one was named.
     ///
     /// # Errors
     /// There is no such model.
-    pub(super) fn agent(&self) -> Result<Option<AgentSpec>, Failure> {
-        self.model.as_deref().map(|model| provider::spec(model, self.models.as_deref())).transpose()
+    pub(super) fn agent(&self) -> Result<(Option<AgentSpec>, Option<Models>), Failure> {
+        let asked = self.model.as_deref().map(|model| provider::spec(model, self.models.as_deref())).transpose()?;
+        Ok(asked.map_or((None, None), |(agent, models)| (Some(agent), models)))
     }
 }
 
@@ -72,13 +74,14 @@ impl Session {
         namespace: &str,
         asked: &Asked,
     ) -> Result<Self, Failure> {
-        let model = asked.agent()?;
+        let (model, models) = asked.agent()?;
         let provider = model.is_some().then(|| PROVIDER_AGENT.to_owned());
         let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         let builder = match store {
             Some(store) => builder.storage(store.storage()),
             None => builder,
         };
+        let builder = load::share_rates(builder, models.as_ref());
         let builder = agents(base).into_iter().chain(model).fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(Failure::of)?;
         let reachable = Reachable::start(&board).await;

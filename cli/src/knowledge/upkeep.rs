@@ -35,6 +35,7 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     let run = Cycles {
         stores: &stores,
         agents: vec![cycles::publish_agent(&base, &folder)],
+        models: None,
         task: cycles::publish_task(&request).map_err(|error| Failure::usage(error.to_string()))?,
         is_same: &|before| *before == input,
         line: line_of(publish, &stores),

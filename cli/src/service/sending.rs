@@ -142,14 +142,26 @@ pub(super) async fn check_agent(stores: &Stores, to: &str) -> Result<(), Failure
 /// Lists the agents of the server.
 pub(super) async fn agents(arguments: &Common) -> Result<Page, Failure> {
     let answer = agents_of(&arguments.choice.stores()?).await?;
-    let mut drawn = table(["agent", "role", "capabilities", "", "what it is for"], &[]);
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(visible).collect()
+    };
+    // A server that is alone has all of them.
+    let have_others = each(&answer).any(|agent| agent["is_here"] != true || texts(&agent["boards"]).len() > 1);
+    let with_boards = |boards: String, mut row: Vec<String>| {
+        if have_others {
+            row.insert(1, boards);
+        }
+        row
+    };
+    let header = ["agent", "role", "capabilities", "", "what it is for"].map(str::to_owned).to_vec();
+    let mut drawn = table(with_boards("boards".to_owned(), header), &[]);
     for agent in each(&answer) {
         let text = |field: &str| visible(agent[field].as_str().unwrap_or_default());
-        let capabilities = agent["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let capabilities: Vec<String> = capabilities.map(visible).collect();
+        let capabilities = texts(&agent["capabilities"]).join(", ");
         let built_in = if agent["is_built_in"] == true { "built in" } else { "" };
         let about = brief(agent["description"].as_str().unwrap_or_default(), 80);
-        drawn.add_row([text("agent"), text("role"), capabilities.join(", "), built_in.to_owned(), about]);
+        let row = vec![text("agent"), text("role"), capabilities, built_in.to_owned(), about];
+        drawn.add_row(with_boards(texts(&agent["boards"]).join(", "), row));
     }
     let mut remarks = String::new();
     for (file, why) in answer["refusals"].as_object().into_iter().flatten() {

@@ -98,7 +98,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         () = signals.next() => return Err(interrupted()),
         loaded = load::load(&arguments.files, hidden, facts.as_ref(), named, &[]) => loaded?,
     };
-    let provider = named.map(|model| provider::spec_of(model, &arguments.files)).transpose()?;
+    let provider = named.map(|model| provider::spec_of(model, loaded.models.as_ref())).transpose()?;
     loaded.unpriced.extend(named.iter().flat_map(|model| provider::unpriced(model, loaded.models.as_ref())));
     let knowing = Knowing { others: loaded.specs.clone(), provider };
     let of_facts: Vec<AgentSpec> = facts.iter().flat_map(|base| knowing.agents(base)).collect();
@@ -127,6 +127,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let of_token = from.map(|token| runs_of_tokens.per_run_of(token.as_str())).unwrap_or_default();
         per_run.min(of_token)
     });
+    let builder = load::share_rates(builder, loaded.models.as_ref());
     let specs = loaded.specs.iter().cloned().chain(of_facts);
     let (places, pages) = ((&*arguments.files.root, &stores), settings.public_url.as_deref());
     let channel =

@@ -16,8 +16,8 @@ use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::supervision::runs::Run as State;
 
 use crate::agents::decide::{self, unless_closed};
-use crate::agents::process_log;
 use crate::agents::watch::{Watch, changed};
+use crate::agents::{load, process_log};
 use crate::exit::Exit;
 use crate::output::{self, note_words};
 use crate::page::{Failure, is_coloured, note};
@@ -76,7 +76,7 @@ impl<'a> Session<'a> {
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let per_run = agents.limits.per_run;
         let builder = builder.day_limits(|days| agents.limits.of_days(days)).run_limits(move |_| per_run);
-        let board = builder.start().await.map_err(Failure::of)?;
+        let board = load::share_rates(builder, agents.models.as_ref()).start().await.map_err(Failure::of)?;
         let spans = telemetry::start(&board, agents.models);
         let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
         Ok(Self { board, kept, execution, watch: agents.watch, spans, _reachable: reachable })

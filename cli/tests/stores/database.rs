@@ -159,7 +159,12 @@ fn tasks_and_decisions_reach_the_boards_of_other_machines_from_everywhere() {
     let (first, second) = (serve(&a, &store, "a"), serve(&b, &store, "b"));
     let unknown = on(&c, &store, &["send", "askr", "work"]);
     assert!(unknown.code == Some(3) && unknown.error.contains("asker"), "{:?} {}", unknown.code, unknown.error);
+    until_known(&a, &store, "asker");
     for from in [&a, &b, &c] {
+        let listed = on(from, &store, &["agents"]);
+        let row = |agent: &str| done(&listed).out.lines().find(|line| line.trim_start().starts_with(agent)).unwrap();
+        let [lone, asker] = ["lone", "asker"].map(|agent| row(agent).split_whitespace().nth(1).unwrap());
+        assert_eq!((lone, asker), ("a", "b"), "{}", listed.out);
         let lone = sent(from, &store, "lone");
         assert_eq!(done(&on(from, &store, &["wait", &lone])).out, "done at a\n");
         let asked = sent(from, &store, "asker");

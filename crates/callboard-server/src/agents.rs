@@ -32,15 +32,17 @@ pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem
     if context.has_recovered() { Ok(Json(health)) } else { Err(Problem::recovering()) }
 }
 
-/// Answers with the agents and what they announce.
+/// Answers with the agents, what they announce, and the boards that host them.
 pub(crate) async fn list(State(context): Shared) -> Json<Value> {
-    let roster = context.board.agents().roster();
+    let on_board = context.board.agents();
+    let roster = on_board.roster();
     let AgentFiles { built_in, descriptions, refused, files: _ } = context.agent_files();
     let agents = roster.iter().map(|presence| {
         let mut shown = stable(presence);
         shown["description"] = json!(descriptions.get(presence.agent.as_str()));
         let agent = presence.agent.as_str();
         shown["is_built_in"] = (built_in.contains(agent) || reserved::is_reserved(&context, agent)).into();
+        (shown["is_here"], shown["boards"]) = (on_board.is_here(agent).into(), json!(on_board.boards(agent)));
         shown
     });
     let files: Vec<&String> = refused.keys().collect();

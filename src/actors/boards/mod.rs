@@ -4,12 +4,15 @@
 //! one reply. A board that is gone replies nothing: its callers notice that it is gone, and ask whoever has its runs then.
 //!
 //! - `letter`: what boards write to each other. `exchange`: questions, replies, and who waits for them.
-//! - `actor`: takes what arrives, and looks at which boards there are.
+//! - `actor`: takes what arrives, and looks at which boards there are. `share`: this board's part of what all may use together.
 mod actor;
 mod exchange;
 mod letter;
+mod share;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -22,6 +25,7 @@ use crate::storage::{Journal, StorageError};
 pub(crate) use actor::BoardsActor;
 pub(crate) use exchange::{Address, Question, Unreached};
 pub(crate) use letter::{Ask, Reply, Sendable};
+pub use share::{BoardShare, ShareReading};
 
 use exchange::Exchange;
 
@@ -33,6 +37,10 @@ pub(crate) struct Boards {
     id: Arc<str>,
     /// The other boards that live.
     others: RwLock<Arc<[BoardEntry]>>,
+    /// Its part of what all boards may use together, and how often each looks how many there are.
+    share: (BoardShare, Duration),
+    /// Looks that have begun, and the last one whose result is known: of an earlier one that ends later, nothing is taken.
+    looks: (AtomicU64, AtomicU64),
     exchange: Exchange,
     host: OnceLock<Box<dyn Host>>,
     /// Wakes the delivery: the board is made, or it is time to look.
@@ -51,10 +59,11 @@ pub(crate) trait Host: Send + Sync {
 }
 
 impl Boards {
-    pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>) -> Self {
+    pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>, share: (BoardShare, Duration)) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
+        let (looks, host) = Default::default();
         let (look_now, has_read) = (Notify::new(), Notify::new());
-        Self { env, journal, id, others, exchange, host: OnceLock::new(), look_now, has_read }
+        Self { env, journal, id, others, share, looks, exchange, host, look_now, has_read }
     }
 
     /// Sets the board, once it is made: no letter is read before.
@@ -90,12 +99,22 @@ impl Boards {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn look(&self) -> Result<bool, StorageError> {
-        let boards = self.journal.boards().await?.into_iter();
-        let others: Vec<_> = boards.filter(|board| board.info.id != self.id && !board.left.is_zero()).collect();
+        let look = self.looks.0.fetch_add(1, Ordering::Relaxed) + 1;
+        let boards = self.journal.boards().await?;
+        let hosts = |board: &&BoardEntry| !board.info.agents.is_empty();
+        // Of boards that begin at the same time, all but the first one that is written see another here.
+        let me = boards.iter().filter(hosts).any(|board| board.info.id == self.id);
+        let others: Vec<_> =
+            boards.into_iter().filter(|board| board.info.id != self.id && !board.left.is_zero()).collect();
         let hosted = |boards: &[BoardEntry]| -> Vec<_> {
             boards.iter().map(|board| (Arc::clone(&board.info.id), board.info.agents.clone())).collect()
         };
         let mut known = self.others.write();
+        if self.looks.1.fetch_max(look, Ordering::Relaxed) > look {
+            return Ok(false);
+        }
+        let (share, look_every) = &self.share;
+        share.look(others.iter().filter(hosts).count(), me.then_some(&self.id), *look_every);
         let has_changed = hosted(&known) != hosted(&others);
         *known = others.into();
         Ok(has_changed)

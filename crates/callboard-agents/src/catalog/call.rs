@@ -76,8 +76,9 @@ impl Call {
                     if !wait.is_zero() {
                         tokio::time::sleep(*wait).await;
                     }
-                    candidate.listed.gate.acquire().await;
-                    candidate.listed.provider.acquire().await;
+                    let share = self.registry.share.lock().clone();
+                    candidate.listed.gate.acquire(&share).await;
+                    candidate.listed.provider.acquire(&share).await;
                     let mut request = self.request.clone();
                     if let Some(most) = candidate.listed.entry.max_output {
                         request.max_tokens = request.max_tokens.min(most);

@@ -4,50 +4,32 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::env::Env;
+use callboard::actors::{BoardShare, ShareReading};
 use callboard::supervision::runs::{Breaker, BreakerState};
-use governor::clock::Clock;
-use governor::middleware::NoOpMiddleware;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+
+use super::rate::Spending;
 
 pub(super) struct Gate {
     pub(super) breaker: Arc<Mutex<Breaker>>,
     rate_limit: Option<Arc<RateLimit>>,
 }
 
-/// A rate in requests per minute, as providers count them: a burst, and then one request after the other as capacity is regained.
+/// A rate in requests per minute, as providers count them: a burst, and then one request after the other as capacity is regained. A board
+/// has its part of both.
 struct RateLimit {
     requests_per_minute: NonZeroU32,
-    limiter: RateLimiter<NotKeyed, InMemoryState, EnvClock, NoOpMiddleware<Duration>>,
+    /// The share that was spent of, and what is left; `None` before the first request.
+    spending: Mutex<Option<(BoardShare, Spending)>>,
     /// Held by the caller that waits for the next free request; the semaphore is fair, so others follow in order.
     first: Semaphore,
-    clock: EnvClock,
-}
-
-#[derive(Clone)]
-struct EnvClock(Arc<dyn callboard::env::Clock>);
-
-impl Clock for EnvClock {
-    type Instant = Duration;
-
-    fn now(&self) -> Duration {
-        self.0.now().monotonic
-    }
 }
 
 impl Gate {
-    pub(super) fn new(env: &Env, requests_per_minute: Option<NonZeroU32>) -> Self {
-        let clock = EnvClock(env.clock());
+    pub(super) fn new(requests_per_minute: Option<NonZeroU32>) -> Self {
         let rate_limit = requests_per_minute.map(|requests_per_minute| {
-            Arc::new(RateLimit {
-                requests_per_minute,
-                limiter: RateLimiter::direct_with_clock(Quota::per_minute(requests_per_minute), clock.clone()),
-                first: Semaphore::new(1),
-                clock,
-            })
+            Arc::new(RateLimit { requests_per_minute, spending: Mutex::default(), first: Semaphore::new(1) })
         });
         Self { breaker: Arc::default(), rate_limit }
     }
@@ -73,12 +55,28 @@ impl Gate {
     }
 
     /// Waits until a request is allowed, and counts it. A caller that stops waiting counts none.
-    pub(super) async fn acquire(&self) {
+    pub(super) async fn acquire(&self, share: &BoardShare) {
         let Some(rate_limit) = &self.rate_limit else { return };
         // The semaphore is never closed.
         let _first = rate_limit.first.acquire().await;
-        while let Err(full) = rate_limit.limiter.check() {
-            tokio::time::sleep(full.wait_time_from(rate_limit.clock.now())).await;
+        while let Err((reading, wait)) = rate_limit.spend(share) {
+            // With other boards, it may be allowed sooner.
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = share.changed(&reading) => {}
+            }
         }
+    }
+}
+
+impl RateLimit {
+    fn spend(&self, share: &BoardShare) -> Result<(), (ShareReading, Duration)> {
+        let mut spending = self.spending.lock();
+        let reading = share.read();
+        let (_, spending) = match &mut *spending {
+            Some(spending) if spending.0.is_clone_of(share) => spending,
+            other => other.insert((share.clone(), Spending::new(reading))),
+        };
+        spending.spend(self.requests_per_minute, reading).map_err(|wait| (reading, wait))
     }
 }

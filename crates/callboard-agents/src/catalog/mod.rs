@@ -2,7 +2,8 @@
 //!
 //! The decisions are pure functions: `check` (whether the entries fit together), `choice` (the candidates and their order),
 //! `failure` (what follows an error), `succession` (the state that is kept when the catalog is read again). `registry` has the
-//! models by name, `gate` a breaker and a rate for each model and provider, and `call` asks one model after the other.
+//! models by name, `gate` a breaker and a rate for each model and provider, `rate` what is spent of a rate, and `call` asks one model
+//! after the other.
 
 mod admitted;
 mod call;
@@ -12,6 +13,7 @@ mod entry;
 mod failure;
 mod gate;
 mod policy;
+mod rate;
 mod registry;
 mod succession;
 #[cfg(test)]
@@ -22,10 +24,12 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use callboard::actors::BoardShare;
 use callboard::env::Env;
 use callboard::supervision::runs::BreakerState;
 use callboard_documents::Defects;
 use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 
 use super::model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 
@@ -72,6 +76,7 @@ impl Models {
         Self(Arc::new(Registry {
             env: env.clone(),
             policy: CallPolicy::default(),
+            share: Arc::new(Mutex::new(BoardShare::new(env))),
             listed: Vec::new(),
             providers: BTreeMap::new(),
             unlisted: None,
@@ -125,7 +130,7 @@ impl Models {
     #[must_use]
     pub fn with_provider_rate(mut self, provider: &str, requests_per_minute: NonZeroU32) -> Self {
         let registry = Arc::make_mut(&mut self.0);
-        let gate = Arc::new(Gate::new(&registry.env, Some(requests_per_minute)));
+        let gate = Arc::new(Gate::new(Some(requests_per_minute)));
         for listed in registry.listed.iter_mut().filter(|listed| &*listed.entry.provider == provider) {
             let (entry, model) = (listed.entry.clone(), Arc::clone(&listed.gate));
             *listed = Arc::new(Listed { entry, gate: model, provider: Arc::clone(&gate) });
@@ -133,6 +138,27 @@ impl Models {
         registry.made = Arc::default();
         registry.providers.insert(provider.into(), gate);
         self
+    }
+
+    /// Has this catalog, and those that come in its place ([`Models::after`]), send only a board's part of all rates, which the boards on
+    /// its store share. Say so before the board starts: rates begin anew with it.
+    ///
+    /// ```
+    /// use callboard::actors::BoardShare;
+    /// use callboard::prelude::*;
+    /// use callboard::env::Env;
+    /// use callboard_agents::{FakeModel, ModelEntry, Models};
+    ///
+    /// let env = Env::system();
+    /// let per_minute = 60.try_into()?;
+    /// let models = Models::of(&env, [ModelEntry::of(FakeModel).requests_per_minute(per_minute)])?;
+    /// let share = BoardShare::new(&env);
+    /// models.share_rates(&share);
+    /// let board = Callboard::builder().board_share(&share);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn share_rates(&self, share: &BoardShare) {
+        *self.0.share.lock() = share.clone();
     }
 
     /// Makes models of names that are not listed, each when it is chosen first; `make` answers with the model, or with what is

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use callboard::actors::BoardShare;
 use callboard::env::Env;
 use callboard_text::{did_you_mean, nearest, quoted};
 use parking_lot::Mutex;
@@ -16,6 +17,8 @@ use super::policy::CallPolicy;
 pub(super) struct Registry {
     pub(super) env: Env,
     pub(super) policy: CallPolicy,
+    /// The part of all rates that its board may spend; of this catalog and of those in its place.
+    pub(super) share: Arc<Mutex<BoardShare>>,
     /// In the order of the catalog.
     pub(super) listed: Vec<Arc<Listed>>,
     pub(super) providers: BTreeMap<Arc<str>, Arc<Gate>>,
@@ -72,8 +75,8 @@ pub enum ModelsError {
 impl Registry {
     pub(super) fn list(&mut self, entry: ModelEntry) -> Arc<Listed> {
         let provider = self.providers.entry(Arc::clone(&entry.provider));
-        let provider = Arc::clone(provider.or_insert_with(|| Arc::new(Gate::new(&self.env, None))));
-        let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
+        let provider = Arc::clone(provider.or_insert_with(|| Arc::new(Gate::new(None))));
+        let gate = Arc::new(Gate::new(entry.requests_per_minute));
         Arc::new(Listed { entry, gate, provider })
     }
 
@@ -104,8 +107,8 @@ impl Registry {
         let same = made.values().find(|other| other.entry.provider == entry.provider);
         let provider = same.map(|other| Arc::clone(&other.provider));
         let provider = provider.or_else(|| self.providers.get(&entry.provider).cloned());
-        let provider = provider.unwrap_or_else(|| Arc::new(Gate::new(&self.env, None)));
-        let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
+        let provider = provider.unwrap_or_else(|| Arc::new(Gate::new(None)));
+        let gate = Arc::new(Gate::new(entry.requests_per_minute));
         let listed = Arc::new(Listed { entry, gate, provider });
         // Another thread may have made it meanwhile; the first one is kept.
         Ok(Arc::clone(made.entry(name.into()).or_insert(listed)))

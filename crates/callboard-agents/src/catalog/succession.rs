@@ -31,6 +31,7 @@ impl Models {
             return self;
         }
         let registry = Arc::make_mut(&mut self.0);
+        registry.share = Arc::clone(&before.0.share);
         let older: Vec<Option<Arc<Listed>>> = registry.listed.iter().map(|listed| before.same(&listed.entry)).collect();
         for (name, gate) in &mut registry.providers {
             let Some(old) = before.0.providers.get(name) else { continue };

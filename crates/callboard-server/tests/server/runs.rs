@@ -1,5 +1,7 @@
 //! What is in runs and below them, what they have used, and the figures of the server.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::Request;
 use callboard::env::Env;
@@ -59,6 +61,28 @@ async fn the_tree_of_a_run_has_its_delegations_and_the_runs_of_workflows_below_i
     assert_eq!((&below[0]["runs"], &below[0]["trace_id"]), (&json!([]), &tree["trace_id"]));
     assert_eq!(local.get("/v1/runs/019a0000-0000-7000-8000-000000000001/tree").await.0, 404);
     board.shutdown().await;
+}
+
+#[tokio::test]
+async fn runs_and_agents_of_other_boards_are_shown_with_those_of_the_server() {
+    let store = Arc::new(Memory::new(Env::system().clock()));
+    let builder = |name| Callboard::builder().storage(Arc::clone(&store)).name(name);
+    let fixed = |_: Turn| async { Ok(Command::output("fixed")) };
+    let other = builder("other").agent("coder", fixed).start().await.unwrap();
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "fix").await?)) };
+    let board = builder("served").agent("lead", lead).start().await.unwrap();
+    let local = Local::over(&board);
+    let id = run(&board, "lead").await;
+    let (_, tree) = local.get(&format!("/v1/runs/{id}/tree")).await;
+    let below = tree["runs"].as_array().unwrap();
+    assert_eq!((below.len(), &below[0]["to_agent"], &below[0]["status"]), (1, &json!("coder"), &json!("complete")));
+    let (_, listed) = local.get("/v1/agents").await;
+    let of = |agent: &Value| json!([agent["agent"], agent["boards"], agent["is_here"]]);
+    let agents: Vec<_> = listed["agents"].as_array().unwrap().iter().map(of).collect();
+    assert_eq!(agents, [json!(["coder", ["other"], false]), json!(["lead", ["served"], true])]);
+    for board in [board, other] {
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test]

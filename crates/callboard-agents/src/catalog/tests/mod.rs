@@ -1,3 +1,4 @@
+mod shares;
 mod succession;
 
 use std::collections::VecDeque;

@@ -1,0 +1,59 @@
+//! What a board shows of agents and runs of the other boards on its store.
+
+use callboard::messages::{Complexity, SendTo};
+use callboard::prelude::*;
+use callboard::workflow::{Node, Workflow};
+use serde_json::json;
+
+use crate::common::{World, comes_true};
+
+async fn shout(turn: Turn) -> Result<Command, TurnError> {
+    Ok(Command::output(turn.input::<String>()?.to_uppercase()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_children_of_a_run_are_those_of_its_workflows_and_those_that_other_boards_took() {
+    let world = World::new();
+    let back = world.board().name("back").agent("shout", shout).start().await.unwrap();
+    let inner = Workflow::builder("inner").node(Node::agent("only", "here")).build().unwrap();
+    let lead = |turn: Turn| async move {
+        turn.delegate("team", "a").await?;
+        turn.delegate("here", "b").await?;
+        Ok(Command::new().goto_many([SendTo::new("shout", "c"), SendTo::new("shout", "d")]))
+    };
+    let front = world.board().name("front").agent("lead", lead).agent("here", shout);
+    let front = front.workflow("team", &inner, Complexity::Simple).start().await.unwrap();
+    let run = front.submit(Task::new("x").to("lead")).await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!(["C", "D"]));
+    for board in [&front, &back] {
+        let children = board.run(run.id()).children().await.unwrap();
+        let mut taken = Vec::new();
+        for child in &children {
+            taken.push(child.read().await.unwrap().submission().agent.to_string());
+            assert_eq!(child.children().await.unwrap().len(), 0);
+        }
+        assert_eq!(taken, ["here", "shout", "shout"]);
+    }
+    for board in [front, back] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_boards_of_an_agent_are_those_that_live_and_host_it() {
+    let world = World::new();
+    let a = world.board().name("a").agent("both", shout).start().await.unwrap();
+    let b = world.board().name("b").agent("both", shout).agent("one", shout).start().await.unwrap();
+    let c = world.board().name("c").start().await.unwrap();
+    let of = |board: &Callboard| ["both", "one", "none"].map(|agent| board.agents().boards(agent).join(" "));
+    assert_eq!(of(&a), ["a b", "b", ""]);
+    assert_eq!(of(&b), ["b a", "b", ""]);
+    let of_client = c.agents().boards("both");
+    assert!(of_client.len() == 2 && of_client.contains(&"a".into()) && of_client.contains(&"b".into()));
+    assert_eq!([&a, &b, &c].map(|board| board.agents().is_here("one")), [false, true, false]);
+    b.shutdown().await;
+    comes_true(async || of(&a) == ["a", "", ""]).await;
+    for board in [a, c] {
+        board.shutdown().await;
+    }
+}
