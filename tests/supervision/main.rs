@@ -18,4 +18,5 @@ mod recovery;
 mod replay;
 mod resuming;
 mod several_boards;
+mod showing;
 mod tree;

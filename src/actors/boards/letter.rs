@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Chain, ConversationId, Pending, PendingId, Response, RunId, RunResult, Task, TraceId, Votes};
+use crate::messages::{
+    ApprovalId, Chain, ConversationId, Envelope, Pending, PendingId, Response, RunId, RunResult, Task, TraceId, Votes,
+};
 use crate::storage::StorageError;
 use crate::storage::codec::Stored;
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
@@ -56,6 +58,8 @@ pub(crate) enum Ask {
     Check { id: PendingId, by: Arc<str> },
     /// To list what its runs wait for people with, or one run does.
     Pending { run: Option<RunId> },
+    /// To list the approvals that its runs wait for: which of those that are known are open, and some others, whole.
+    Approvals { known: Vec<(ApprovalId, RunId)> },
 }
 
 /// The reply to an [`Ask`].
@@ -73,6 +77,10 @@ pub(crate) enum Reply {
     Pending(Vec<Pending>),
     /// The board could not do it.
     Failed(String),
+    Approvals {
+        open: Vec<ApprovalId>,
+        others: Vec<Envelope>,
+    },
 }
 
 /// An error that is sent to another board: what has no form there becomes a text.
@@ -182,6 +190,7 @@ mod tests {
             (Reply::Answered(Ok(Some(Votes::default()))), true),
             (Reply::Pending(Vec::new()), true),
             (Reply::Failed("no".to_owned()), true),
+            (Reply::Approvals { open: Vec::new(), others: Vec::new() }, true),
         ] {
             let sent = letter(Content::Reply(Box::new(reply)));
             let read = codec::decode::<Letter>(&codec::encode(&sent)).unwrap();

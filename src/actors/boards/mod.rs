@@ -46,6 +46,9 @@ pub(crate) trait Host: Send + Sync {
 
     /// The other boards have changed, or what they host.
     fn others_changed(&self) -> BoxFuture<'static, ()>;
+
+    /// The board has looked at the others. Does not wait for letters.
+    fn looked(&self);
 }
 
 impl Boards {
