@@ -18,5 +18,6 @@ mod recovery;
 mod replay;
 mod resuming;
 mod several_boards;
+mod shared_inboxes;
 mod showing;
 mod tree;

@@ -9,6 +9,7 @@ mod actor;
 mod exchange;
 mod letter;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
@@ -33,6 +34,8 @@ pub(crate) struct Boards {
     id: Arc<str>,
     /// The other boards that live.
     others: RwLock<Arc<[BoardEntry]>>,
+    /// Whether another board was there at any look.
+    has_met_others: AtomicBool,
     exchange: Exchange,
     host: OnceLock<Box<dyn Host>>,
     /// Wakes the delivery: the board is made, or it is time to look.
@@ -54,7 +57,13 @@ pub(crate) trait Host: Send + Sync {
 impl Boards {
     pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
-        Self { env, journal, id, others, exchange, host: OnceLock::new(), look_now: Notify::new() }
+        let has_met_others = AtomicBool::new(false);
+        Self { env, journal, id, others, has_met_others, exchange, host: OnceLock::new(), look_now: Notify::new() }
+    }
+
+    /// Whether another board has worked on the store while this one did: the store may have what this board has not seen happen.
+    pub(crate) fn has_met_others(&self) -> bool {
+        self.has_met_others.load(Ordering::Relaxed)
     }
 
     /// Sets the board, once it is made: no letter is read before.
@@ -97,6 +106,7 @@ impl Boards {
         };
         let mut known = self.others.write();
         let has_changed = hosted(&known) != hosted(&others);
+        self.has_met_others.fetch_or(!others.is_empty(), Ordering::Relaxed);
         *known = others.into();
         Ok(has_changed)
     }
