@@ -74,7 +74,7 @@ impl Callboard {
         let (decider, id) = (&self.board.decider, &other.info.id);
         let asked = self.board.boards.ask(id, Ask::Approvals { known: known.clone() });
         let (open, new) = match timeout(LISTED_WITHIN, asked).await {
-            Ok(Ok(Reply::Approvals { open, others })) => (open, others),
+            Ok(Ok(Reply::Approvals { open, others })) => (open.into_iter().collect::<BTreeSet<_>>(), others),
             // It is asked again, or is gone.
             Ok(Ok(_) | Err(_)) | Err(_) => return,
         };
@@ -127,8 +127,9 @@ impl Callboard {
                 open.push(*id);
             }
         }
+        let known: BTreeSet<ApprovalId> = known.into_iter().map(|(id, _)| id).collect();
         let mut others = self.people().approvals();
-        others.retain(|envelope| !known.iter().any(|(id, _)| *id == envelope.id()));
+        others.retain(|envelope| !known.contains(&envelope.id()));
         others.truncate(MOST_AT_ONCE);
         Reply::Approvals { open, others }
     }

@@ -95,7 +95,7 @@ async fn clerk(turn: Turn) -> Result<Command, TurnError> {
 }
 
 /// A board that hosts the agent.
-fn office(world: &World) -> Builder {
+fn with_agent(world: &World) -> Builder {
     world.board().agent("clerk", clerk)
 }
 
@@ -132,7 +132,7 @@ async fn stop(boards: impl IntoIterator<Item = Callboard>) {
 #[tokio::test(start_paused = true)]
 async fn one_other_board_that_has_the_channel_asks_and_a_decision_by_it_reaches_the_run() {
     let world = World::new();
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let (first, bell) = with_channel(&world, "bell").await;
     let (second, other) = with_channel(&world, "bell").await;
     let (third, post) = with_channel(&world, "post").await;
@@ -160,7 +160,7 @@ async fn the_board_that_works_on_the_run_asks_by_the_channels_that_it_has() {
     let world = World::new();
     let (first, bell) = with_channel(&world, "bell").await;
     let own = Bell::new("bell");
-    let owner = office(&world).channel(own.clone()).start().await.unwrap();
+    let owner = with_agent(&world).channel(own.clone()).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     own.has_noted("asked").await;
     tokio::time::sleep(GONE).await;
@@ -175,7 +175,7 @@ async fn the_board_that_works_on_the_run_asks_by_the_channels_that_it_has() {
 #[tokio::test(start_paused = true)]
 async fn the_next_board_asks_when_the_one_that_asked_is_gone() {
     let world = World::new();
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let bell = Bell::new("bell");
     let first = hanging(&world).channel(bell.clone()).start().await.unwrap();
     let (second, next) = with_channel(&world, "bell").await;
@@ -198,7 +198,7 @@ async fn a_question_stays_shown_when_its_run_is_taken_over_and_its_decision_find
     let owner = hanging(&world).agent("clerk", clerk).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     bell.has_noted("asked").await;
-    let heir = office(&world).start().await.unwrap();
+    let heir = with_agent(&world).start().await.unwrap();
     let taken = heir.run(run.id());
     comes_true(async || heir.load().runs == 1).await;
     tokio::time::sleep(GONE).await;
@@ -213,16 +213,16 @@ async fn a_question_stays_shown_when_its_run_is_taken_over_and_its_decision_find
 async fn an_heir_that_has_the_channel_asks_instead_and_the_board_that_asked_before_asks_again_after_it() {
     let world = World::new();
     let (shows, bell) = with_channel(&world, "bell").await;
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     bell.has_noted("asked").await;
     let own = Bell::new("bell");
-    let heir = office(&world).channel(own.clone()).start().await.unwrap();
+    let heir = with_agent(&world).channel(own.clone()).start().await.unwrap();
     owner.shutdown().await;
     own.has_noted("asked").await;
     bell.has_noted("withdrawn").await;
     assert!(bell.shows().is_empty());
-    let last = office(&world).start().await.unwrap();
+    let last = with_agent(&world).start().await.unwrap();
     heir.shutdown().await;
     bell.has_noted("asked").await;
     tokio::time::sleep(GONE).await;
@@ -236,8 +236,8 @@ async fn an_heir_that_has_the_channel_asks_instead_and_the_board_that_asked_befo
 #[tokio::test(start_paused = true)]
 async fn the_board_that_shows_a_question_does_not_ask_again_when_it_takes_the_run_over() {
     let (world, bell) = (World::new(), Bell::new("bell"));
-    let shows = office(&world).channel(bell.clone()).start().await.unwrap();
-    let owner = office(&world).start().await.unwrap();
+    let shows = with_agent(&world).channel(bell.clone()).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     bell.has_noted("asked").await;
     owner.shutdown().await;
@@ -256,7 +256,7 @@ async fn the_board_that_shows_a_question_does_not_ask_again_when_it_takes_the_ru
 async fn a_question_of_a_run_that_is_cancelled_is_withdrawn_and_one_that_expires_is_closed_with_that() {
     let world = World::new();
     let (shows, bell) = with_channel(&world, "bell").await;
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let (run, _) = ask(&owner).await;
     bell.has_noted("asked").await;
     run.cancel("not needed").await.unwrap();
@@ -278,7 +278,7 @@ async fn a_decision_by_a_channel_elsewhere_is_made_by_the_rules_of_the_board_of_
     let groups = Groups::default().group("ops", ["mallory"]);
     let shows = world.board().groups(groups).channel(bell.clone()).start().await.unwrap();
     let deciders = || Deciders { at_least: 2, excludes_requester: true, ..Deciders::of("ops") };
-    let owner = office(&world)
+    let owner = with_agent(&world)
         .groups(Groups::default().group("ops", ["ann", "bob", "cat"]))
         .approval_policy(move |_| Consent::AskOf { deciders: deciders().into(), within: None })
         .start()
@@ -307,7 +307,7 @@ async fn a_decision_by_a_channel_elsewhere_is_made_by_the_rules_of_the_board_of_
 async fn of_two_that_decide_at_once_at_two_boards_one_wins_and_all_see_who() {
     let world = World::new();
     let (shows, bell) = with_channel(&world, "bell").await;
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let mut winners = BTreeSet::new();
     for round in 0..8_u32 {
         let (run, id) = ask(&owner).await;
@@ -334,7 +334,7 @@ async fn a_board_with_a_channel_that_panics_shows_the_question_again() {
     let world = World::new();
     let (shows, bell) = with_channel(&world, "bell").await;
     bell.seen.lock().panics = true;
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     comes_true(async || bell.notes().len() == 2).await;
     tokio::time::sleep(LOOKS).await;
@@ -353,7 +353,7 @@ async fn a_board_that_only_claims_a_channel_decides_nothing() {
     let claims = NewSession { name: "claims".into(), about, lease: Duration::from_secs(60) };
     world.storage.begin_session(claims).await.unwrap();
     let (other, bell) = with_channel(&world, "bell").await;
-    let owner = office(&world).start().await.unwrap();
+    let owner = with_agent(&world).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(bell.notes().is_empty(), "the other board would ask");

@@ -64,6 +64,10 @@ impl Actor for GatewayActor {
                 state.views.iter().for_each(|view| view.send(ChannelMsg::Settled(id, decision.clone())));
             }
             GatewayMsg::HandedOver(id, channels) => {
+                let queue = &state.decider.queue;
+                if queue.envelope(id).or_else(|| queue.elsewhere.envelope(id)).is_none() {
+                    state.scheduled.remove(&id);
+                }
                 for view in state.views.iter().filter(|view| channels.contains(view.name())) {
                     view.send(ChannelMsg::Settled(id, None));
                 }
