@@ -52,6 +52,9 @@ async fn a_bot_asks_for_a_board_that_has_none_and_a_click_decides_there() {
     // The next process of the bot's board knows its message, and closes it when the decision is made at the board of the run.
     let run = ask(&owner, "order 8").await;
     let message = server.open(BOB, "order 8").await;
+    // Once the next question is sent, it is kept that this one was.
+    let next = ask(&owner, "order 10").await;
+    server.open(ANN, "order 10").await;
     asking.shutdown().await;
     drop(asking);
     let asking = bot().start().await.unwrap();
@@ -63,7 +66,9 @@ async fn a_bot_asks_for_a_board_that_has_none_and_a_click_decides_there() {
     assert!(closed.text.starts_with("denied by cat at ") && closed.text.contains("elsewhere"), "{}", closed.text);
     let sent = server.change(|served| served.messages.iter().filter(|it| it.text.contains("order 8")).count());
     assert_eq!(sent, 2, "one for each person, by both processes");
-    later.cancel("not needed").await.unwrap();
+    for run in [later, next] {
+        run.cancel("not needed").await.unwrap();
+    }
     asking.shutdown().await;
     owner.shutdown().await;
 }
