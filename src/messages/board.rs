@@ -28,6 +28,13 @@ pub struct BoardInfo {
     /// Its runs in flight.
     #[serde(default)]
     pub runs: usize,
+    /// The names of its channels that ask people, also about what the runs of other boards wait for
+    /// ([`Channel::asks_for_other_boards`](crate::actors::approvals::Channel::asks_for_other_boards)).
+    #[serde(default)]
+    pub channels: Vec<Arc<str>>,
+    /// The approvals that its runs wait for.
+    #[serde(default)]
+    pub approvals: usize,
     /// The newest format of records that it reads. It leaves runs of newer ones to other boards.
     #[serde(default = "first_format")]
     pub reads: u32,
@@ -89,6 +96,24 @@ impl BoardInfo {
     pub fn agent(&self, name: &str) -> Option<&BoardAgent> {
         self.agents.iter().find(|agent| agent.name.as_str() == name)
     }
+
+    /// Whether it has a channel of this name.
+    pub(crate) fn has_channel(&self, name: &str) -> bool {
+        self.channels.iter().any(|channel| **channel == *name)
+    }
+
+    /// The board that asks people by the channel of this name about what the runs of `owner` wait for, of the boards that live: the
+    /// owner if it has the channel; otherwise the one with the lowest id that has, which is the one that began first (SEMANTICS 16).
+    pub(crate) fn asking<'a>(
+        channel: &str,
+        owner: &'a Self,
+        boards: impl Iterator<Item = &'a Self>,
+    ) -> Option<&'a Arc<str>> {
+        if owner.has_channel(channel) {
+            return Some(&owner.id);
+        }
+        boards.filter(|board| board.has_channel(channel) && !board.is_leaving).map(|board| &board.id).min()
+    }
 }
 
 /// A board on a store ([`Callboard::boards`](crate::Callboard::boards)).
@@ -103,4 +128,35 @@ pub struct BoardEntry {
     pub left: Duration,
     /// What it said last.
     pub info: BoardInfo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(id: &str, channels: &[&str]) -> BoardInfo {
+        let channels = channels.iter().map(|channel| Arc::from(*channel)).collect();
+        BoardInfo { id: id.into(), channels, ..BoardInfo::default() }
+    }
+
+    #[test]
+    fn the_owner_asks_if_it_can_and_otherwise_the_first_board_that_can() {
+        let (a, b, c) = (board("a", &["post"]), board("b", &["bell", "post"]), board("c", &["bell"]));
+        let asking = |channel, owner, boards: [&BoardInfo; 3]| {
+            BoardInfo::asking(channel, owner, boards.into_iter()).map(|id| id.to_string())
+        };
+        assert_eq!(asking("bell", &a, [&a, &b, &c]).as_deref(), Some("b"));
+        assert_eq!(asking("bell", &a, [&c, &b, &a]).as_deref(), Some("b"), "whatever their order");
+        assert_eq!(asking("bell", &c, [&a, &b, &c]).as_deref(), Some("c"));
+        assert_eq!(asking("post", &c, [&a, &b, &c]).as_deref(), Some("a"));
+        assert_eq!(asking("drum", &c, [&a, &b, &c]), None);
+        let leaving = BoardInfo { is_leaving: true, ..b };
+        assert_eq!(asking("bell", &a, [&a, &leaving, &c]).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn a_board_of_an_earlier_build_has_no_channels_and_no_approvals() {
+        let info = BoardInfo::read(br#"{"id":"a"}"#).unwrap();
+        assert_eq!((info.channels.len(), info.approvals), (0, 0));
+    }
 }

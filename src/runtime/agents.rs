@@ -389,7 +389,8 @@ impl AgentsHandle {
     /// first: tasks given to it, and news of tasks that it gave away (SEMANTICS 11). They survive a restart, because they
     /// follow from the journals of runs. The first call for an inbox reads those of open runs and, by an index, of the runs that
     /// ended last and have messages in it, as far back as it needs; later calls read none twice. So it costs the same, however
-    /// many delegations the store has.
+    /// many delegations the store has. Where several boards work on the store, the inbox is the same on all of them, with the
+    /// messages of the runs of all, and each call reads these runs.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -420,7 +421,13 @@ impl AgentsHandle {
     /// # Errors
     /// What the store reports. A run that cannot be read is left out, and a warning names it.
     pub async fn inbox(&self, agent: &str) -> Result<Vec<InboxMessage>, StorageError> {
-        self.board.router.inbox(agent).await
+        let Board { boards, journal, router, .. } = &*self.board;
+        if boards.has_met_others() || journal.storage().is_shared() {
+            let others = boards.others();
+            let is_elsewhere = |agent: &str| others.iter().any(|other| other.info.agent(agent).is_some());
+            return router.inbox_of_all_boards(agent, is_elsewhere).await;
+        }
+        router.inbox(agent).await
     }
 
     /// What is known of an agent's circuit breaker: its state, the failures in a row, the last of them, and when it opened

@@ -75,6 +75,8 @@ pub(super) struct Board {
     pub(super) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
     pub(super) context: ContextStore,
     pub(super) decider: Decider,
+    /// The names of the channels that ask people also about what the runs of other boards wait for.
+    pub(super) channels: Arc<[Arc<str>]>,
     pub(super) rules: StateRules,
     pub(super) quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     pub(super) tree: Supervisor,

@@ -8,7 +8,7 @@
 // The handles:
 // - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `watching`: events, tree, load.
 // - `listing`: which runs there are. `agents`, `asking`: the agents of a board, and typed requests to them.
-// - `people`: what runs wait for people with.
+// - `people`: what runs wait for people with. `showing`: what channels ask that boards without them wait for.
 // - `workflows`, `conversations`: what the store keeps beside runs.
 // - `forking`, `dead_letters`: runs that begin from old ones.
 // `figures` checks the figures of docs/semantics.md against the code.
@@ -31,6 +31,7 @@ mod process;
 mod reach;
 mod run_handle;
 mod settings;
+mod showing;
 mod starting;
 mod watching;
 mod workflow_agents;

@@ -380,6 +380,7 @@ impl Callboard {
                 }
             }),
             Ask::Pending { run: None } => Reply::Pending(people.pending_here().await),
+            Ask::Approvals { known } => self.approvals(known).await,
             Ask::Pending { run: Some(run) } => Reply::Pending(self.run(run).pending_here().await),
         }
     }
@@ -429,5 +430,11 @@ impl Host for HostedBoard {
             }
         }
         .boxed()
+    }
+
+    fn looked(&self) {
+        if let Some(board) = self.board() {
+            board.begin_to_show_for_others();
+        }
     }
 }

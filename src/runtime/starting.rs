@@ -1,7 +1,7 @@
 //! The start of a board: everything is made, wired and supervised, and runs of an earlier process are resumed.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ use super::placed_turns::PlacedTurns;
 use super::process::{is_gone, this_process};
 use super::reach::HostedBoard;
 use super::settings::Unfinished;
+use super::showing::BoardsOnStore;
 
 impl Builder {
     /// Starts the board: storage, agents, and the runs that an earlier process left unfinished (see
@@ -63,12 +64,15 @@ impl Builder {
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
         let board_id: Arc<str> = env.id().to_string().into();
+        let asking = channels.iter().filter(|channel| channel.asks_for_other_boards());
+        let channel_names: Arc<[Arc<str>]> = asking.map(|channel| channel.name().into()).collect();
         let lease = Arc::new(Lease::new(env.clone(), settings.timings.lease, storage.is_shared()));
         let info = BoardInfo {
             id: Arc::clone(&board_id),
             build: env!("CARGO_PKG_VERSION").into(),
             began_at: env.now().wall,
             address: settings.address.clone(),
+            channels: channel_names.to_vec(),
             reads: FORMAT,
             process: this_process().filter(|_| storage.is_shared()),
             ..BoardInfo::default()
@@ -122,15 +126,22 @@ impl Builder {
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let is_shared = storage.is_shared();
         let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
+        let has_said_approvals = Arc::new(AtomicBool::new(false));
         let about: Arc<dyn Fn() -> BoardInfo + Send + Sync> = {
             let (router, permits, without) =
                 (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
             let (in_flight, ownership) = (settings.capacity.runs_in_flight, ownership.clone());
-            Arc::new(move || BoardInfo {
-                is_leaving: ownership.is_leaving(),
-                agents: router.described(),
-                runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
-                ..info.clone()
+            let (decider, has_said) = (decider.clone(), Arc::clone(&has_said_approvals));
+            Arc::new(move || {
+                let approvals = decider.pending();
+                has_said.store(approvals > 0, Ordering::Release);
+                BoardInfo {
+                    is_leaving: ownership.is_leaving(),
+                    agents: router.described(),
+                    runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
+                    approvals,
+                    ..info.clone()
+                }
             })
         };
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
@@ -276,6 +287,7 @@ impl Builder {
             about,
             context,
             decider,
+            channels: channel_names,
             rules,
             quarantine,
             tree,
@@ -286,6 +298,8 @@ impl Builder {
         });
         let callboard = Callboard { board };
         callboard.board.scheduler.place_with(Arc::new(PlacedTurns(Arc::downgrade(&callboard.board))));
+        let others = BoardsOnStore { board: Arc::downgrade(&callboard.board), has_said: has_said_approvals };
+        callboard.board.decider.reach(Box::new(others));
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
         tokio::spawn(async move {
             tree.join().await;

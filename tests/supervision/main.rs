@@ -21,4 +21,6 @@ mod replay;
 mod resuming;
 mod several_boards;
 mod shares;
+mod shared_inboxes;
+mod showing;
 mod tree;

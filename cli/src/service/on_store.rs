@@ -97,7 +97,8 @@ fn row(board: &BoardEntry, differing: &BTreeMap<&AgentName, Difference<'_>>) -> 
         .collect();
     json!({
         "board": name, "session": session, "id": info.id, "build": info.build, "began_at": info.began_at.as_millis(),
-        "address": info.address, "agents": agents, "differing": differing, "runs": info.runs, "is_gone": is_gone,
+        "address": info.address, "agents": agents, "differing": differing, "channels": info.channels, "runs": info.runs,
+        "approvals": info.approvals, "is_gone": is_gone,
         "lease_left_ms": u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
     })
 }

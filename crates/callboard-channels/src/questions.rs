@@ -47,7 +47,7 @@ pub(crate) struct Question<P: Ord, S, D> {
     attempts: BTreeSet<(String, bool)>,
     /// What came of it.
     pub(crate) outcome: Option<String>,
-    /// Whether that is final: a decision, or that it was withdrawn.
+    /// Whether that is final: a decision. What was withdrawn may be asked again, such as when another board has asked meanwhile that is gone.
     is_final: bool,
     /// The places whose message shows what came of it.
     closed: BTreeSet<P>,
@@ -192,7 +192,7 @@ impl<P: Ord + Clone, S: Receipt, D> Questions<P, S, D> {
     pub(crate) fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>, outcome: impl FnOnce(bool) -> String) {
         let Some(question) = self.questions.get_mut(&id).filter(|question| !question.is_final) else { return };
         let is_here = decision.is_some_and(|by| question.attempts.contains(&(by.by.to_string(), by.approved)));
-        question.close(outcome(is_here), true);
+        question.close(outcome(is_here), decision.is_some());
     }
 
     /// Notes that no board asks about it any more, as far as is known here.

@@ -62,7 +62,7 @@ pub(crate) const GIVEN_UP: &str = "no longer open here: it was withdrawn, or ano
 
 /// What was decided: by whom, when, and where: on this service, if it was decided there.
 pub(crate) fn outcome(decision: Option<&Decision>, here: Option<&str>) -> String {
-    let Some(decision) = decision else { return "withdrawn: no decision is needed any more".to_owned() };
+    let Some(decision) = decision else { return "withdrawn: no decision is needed here any more".to_owned() };
     let at = minute(decision.at);
     if &*decision.by == EXPIRY {
         return format!("expired at {at}: denied, because nobody decided in time");

@@ -16,6 +16,13 @@ pub trait Channel: Send + Sync + 'static {
     /// Names the channel in the supervision tree.
     fn name(&self) -> &str;
 
+    /// Whether people are asked here also about what the runs of other boards on the store wait for, if those boards have no channel of
+    /// this name. Of several boards that have it, one asks (SEMANTICS 16). By default they are. A channel for who sits in front of this
+    /// process says no.
+    fn asks_for_other_boards(&self) -> bool {
+        true
+    }
+
     /// The channel's actor has started: with the board, and again after a panic of the channel. A channel that keeps what it has
     /// shown over processes looks up here what was decided meanwhile, by [`Decider::decision`]; that a run still waits may become
     /// known later, when it is read back. Must not block. By default nothing happens.
@@ -29,7 +36,8 @@ pub trait Channel: Send + Sync + 'static {
     /// stored. It is the same question; show it once.
     fn ask(&self, envelope: &Envelope, decider: &Decider);
 
-    /// A question that was asked is no longer open: it was decided here or elsewhere (`Some`), or withdrawn. Called once.
+    /// A question that was asked is no longer open: it was decided here or elsewhere (`Some`), or withdrawn. Called once. One of another
+    /// board is also withdrawn when a board asks that comes before this one, and is asked again if that one is gone.
     fn settled(&self, envelope: &Envelope, decision: Option<&Decision>);
 
     /// A question that was shown is still open, and expires soon ([`Envelope::remind_at`]). It is called once; one that is asked
@@ -117,7 +125,7 @@ impl Actor for ChannelActor {
         view.shown.attach(me.clone());
         me.cast(ChannelMsg::Started)?;
         me.cast(ChannelMsg::Review)?;
-        let decider = decider.via(view.name());
+        let decider = decider.of_channel(view.name());
         Ok(ChannelActorState { view, decider, asked: BTreeSet::new() })
     }
 
@@ -177,7 +185,7 @@ impl ChannelActorState {
 
     async fn review(&mut self) -> Result<(), String> {
         let shown: Vec<ApprovalId> = self.view.shown.lock().keys().copied().collect();
-        shown.into_iter().filter(|id| !self.decider.queue.is_open(*id)).for_each(|id| self.look_up(id));
+        shown.into_iter().filter(|id| !self.decider.is_open(*id)).for_each(|id| self.look_up(id));
         for envelope in self.decider.open() {
             self.ask(envelope.id(), &envelope, false).await?;
         }
@@ -186,14 +194,14 @@ impl ChannelActorState {
 
     /// Has the channel close a question with the stored decision.
     fn look_up(&self, id: ApprovalId) {
-        let (view, queue) = (Arc::clone(&self.view), Arc::clone(&self.decider.queue));
+        let (view, decider) = (Arc::clone(&self.view), self.decider.clone());
         tokio::spawn(async move {
-            let decision = queue.stored(id).await.unwrap_or_else(|error| {
+            let decision = decider.queue.stored(id).await.unwrap_or_else(|error| {
                 tracing::error!(%id, %error, "a stored approval cannot be read");
                 None
             });
             // If it was asked again meanwhile, it stays open.
-            if !queue.is_open(id) {
+            if !decider.is_open(id) {
                 view.send(ChannelMsg::Settled(id, decision));
             }
         });

@@ -5,14 +5,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
 use crate::messages::{
-    ApprovalId, Decision, Durability, EXPIRY, Envelope, Groups, Json, Terms, Votes, check_person, check_reason,
+    ApprovalId, Decision, Durability, EXPIRY, Envelope, Groups, Json, Response, Terms, Votes, check_person,
+    check_reason,
 };
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::rules::errors::AnswerError;
 
+use super::elsewhere::{AnswerElsewhere, OtherBoards};
 use super::queue::ApprovalQueue;
 
 /// Decides approvals: the handle that channels and front ends hold, and agents do not. A cheap clone.
@@ -21,6 +25,8 @@ pub struct Decider {
     pub(super) queue: Arc<ApprovalQueue>,
     /// What decisions have as [`Decision::via`].
     via: Arc<str>,
+    /// The channel that has it, through which the questions of other boards are shown and decided as well.
+    channel: Option<Arc<str>>,
 }
 
 impl Decider {
@@ -30,7 +36,12 @@ impl Decider {
         shards: Arc<ShardQueues>,
         groups: Groups,
     ) -> Self {
-        Self { queue: Arc::new(ApprovalQueue::new(env, storage, shards, groups)), via: "".into() }
+        Self { queue: Arc::new(ApprovalQueue::new(env, storage, shards, groups)), via: "".into(), channel: None }
+    }
+
+    /// The handle of a channel, whose decisions say that they were made there, and which reaches the other boards.
+    pub(super) fn of_channel(&self, channel: &str) -> Self {
+        Self { channel: Some(channel.into()), ..self.via(channel) }
     }
 
     /// The same handle, whose decisions say that they were made there ([`Decision::via`]). A channel gets one that has its name.
@@ -44,11 +55,13 @@ impl Decider {
         &self.via
     }
 
-    /// The open questions, oldest expiry first. What has expired is not among them.
+    /// The open questions, oldest expiry first. What has expired is not among them. A channel's handle also has those of other boards that
+    /// the channel shows.
     #[must_use]
     pub fn open(&self) -> Vec<Envelope> {
         let now = self.queue.env.now().wall;
         let mut open = self.queue.open();
+        open.extend(self.channel.iter().flat_map(|channel| self.queue.elsewhere.open(channel)));
         open.retain(|envelope| envelope.expires_at > now);
         open.sort_by_key(|envelope| (envelope.expires_at, envelope.request));
         open
@@ -73,7 +86,13 @@ impl Decider {
 
     /// The number of questions without a decision, including expired ones whose runs have not been notified yet.
     pub(crate) fn pending(&self) -> usize {
-        self.queue.open().len()
+        self.queue.len()
+    }
+
+    /// Whether a question is open on this board, or shown by the channel that has this handle.
+    pub(crate) fn is_open(&self, id: ApprovalId) -> bool {
+        let is_shown = |channel: &Arc<str>| self.queue.elsewhere.is_shown(id, channel);
+        self.queue.is_open(id) || self.channel.as_ref().is_some_and(is_shown)
     }
 
     /// Returns once the question is no longer open: it was decided, has expired or was withdrawn. At once if it never was.
@@ -81,7 +100,7 @@ impl Decider {
         loop {
             let mut closed = pin!(self.queue.closed.notified());
             closed.as_mut().enable();
-            if !self.queue.is_open(id) {
+            if !self.is_open(id) {
                 return;
             }
             closed.await;
@@ -110,7 +129,39 @@ impl Decider {
     /// # Errors
     /// As [`Decider::approve`].
     pub async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
-        self.queue.check(id, by).await
+        let checked = self.queue.check(id, by).await;
+        self.or_elsewhere(checked, |boards| boards.check(id.into(), by.into())).await
+    }
+
+    /// What the board answers that has the question, if this one does not have it, and the handle is a channel's.
+    async fn or_elsewhere(
+        &self,
+        here: Result<Votes, AnswerError>,
+        ask: impl FnOnce(&dyn OtherBoards) -> BoxFuture<'static, AnswerElsewhere>,
+    ) -> Result<Votes, AnswerError> {
+        let not_open = match here {
+            Err(not_open @ AnswerError::NotOpen(_)) => not_open,
+            here => return here,
+        };
+        let Some(boards) = self.channel.as_ref().and_then(|_| self.queue.elsewhere.boards()) else {
+            return Err(not_open);
+        };
+        ask(boards).await.unwrap_or(Err(not_open)).map(Option::unwrap_or_default)
+    }
+
+    /// The same of a response of a person.
+    async fn respond(
+        &self,
+        here: Result<Votes, AnswerError>,
+        (id, by): (ApprovalId, &str),
+        response: impl FnOnce() -> Response,
+    ) -> Result<Votes, AnswerError> {
+        let answer = |boards: &dyn OtherBoards| boards.answer(id.into(), response(), by.into(), Arc::clone(&self.via));
+        let answered = self.or_elsewhere(here, answer).await;
+        if let Err(AnswerError::Storage(_)) = answered {
+            self.queue.ask_again(id);
+        }
+        answered
     }
 
     /// Approves. `by` is the person who does, as the caller authenticated them, in at most (128) characters. Where several people have to
@@ -120,7 +171,8 @@ impl Decider {
     /// Somebody was first, the person may not decide or has approved before, the question is not open or has expired, a text is too
     /// long, or it could not be stored.
     pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
-        self.decide(id, true, by, "").await
+        let here = self.decide(id, true, by, "").await;
+        self.respond(here, (id, by), || Response::Approve).await
     }
 
     /// Approves, and that the same agent may do exactly the same again in its run, for this long and at most until the question
@@ -134,7 +186,8 @@ impl Decider {
         }
         let until = self.queue.env.now().wall + time;
         let until = self.queue.expiry(id).map_or(until, |expires_at| until.min(expires_at));
-        self.decide_on(id, true, by, "", Terms::Run { until }).await
+        let here = self.decide_on(id, true, by, "", Terms::Run { until }).await;
+        self.respond(here, (id, by), || Response::ApproveForRun(time)).await
     }
 
     /// Denies what is asked, and approves the same with other arguments. That is a question of its own, which is journaled
@@ -157,7 +210,8 @@ impl Decider {
         if arguments.is_too_deep() || self.queue.envelope(id).is_some_and(cannot) {
             return Err(AnswerError::NotEditable { id });
         }
-        self.decide_on(id, true, by, "", Terms::Edited { arguments }).await
+        let here = self.decide_on(id, true, by, "", Terms::Edited { arguments: arguments.clone() }).await;
+        self.respond(here, (id, by), || Response::ApproveEdited(arguments)).await
     }
 
     /// Denies, with a reason for the agent, of at most (4,096) characters.
@@ -165,7 +219,8 @@ impl Decider {
     /// # Errors
     /// As [`Decider::approve`].
     pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Votes, AnswerError> {
-        self.decide(id, false, by, reason).await
+        let here = self.decide(id, false, by, reason).await;
+        self.respond(here, (id, by), || Response::Deny { reason: reason.to_owned() }).await
     }
 
     async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Votes, AnswerError> {
@@ -188,11 +243,7 @@ impl Decider {
         }
         let (votes, via) = (Vec::new(), Arc::clone(&self.via));
         let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms, votes, via };
-        let decided = self.bring(id, decision).await;
-        if let Err(AnswerError::Storage(_)) = decided {
-            self.queue.ask_again(id);
-        }
-        decided
+        self.bring(id, decision).await
     }
 
     /// Sends a decision to the queue; if several arrive, the first counts.
@@ -228,6 +279,6 @@ impl Decider {
 
 impl fmt::Debug for Decider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decider").field("open", &self.queue.open().len()).finish()
+        f.debug_struct("Decider").field("open", &self.queue.len()).finish()
     }
 }

@@ -41,8 +41,9 @@ impl Actor for GatewayActor {
     ) -> Result<GatewayState, ActorProcessingErr> {
         decider.queue.env.slow_fault_point("gateway.start").await?;
         decider.queue.attach(me.clone());
-        for envelope in decider.open() {
-            me.cast(GatewayMsg::Requested(envelope.id()))?;
+        let open = decider.open().iter().map(Envelope::id).collect::<Vec<_>>();
+        for id in open.into_iter().chain(decider.elsewhere().ids()) {
+            me.cast(GatewayMsg::Requested(id))?;
         }
         // For messages that the actor had received before a crash and not passed on.
         views.iter().for_each(|view| view.send(ChannelMsg::Review));
@@ -61,6 +62,15 @@ impl Actor for GatewayActor {
             GatewayMsg::Settled(id, decision) => {
                 state.scheduled.remove(&id);
                 state.views.iter().for_each(|view| view.send(ChannelMsg::Settled(id, decision.clone())));
+            }
+            GatewayMsg::HandedOver(id, channels) => {
+                let queue = &state.decider.queue;
+                if queue.envelope(id).or_else(|| queue.elsewhere.envelope(id)).is_none() {
+                    state.scheduled.remove(&id);
+                }
+                for view in state.views.iter().filter(|view| channels.contains(view.name())) {
+                    view.send(ChannelMsg::Settled(id, None));
+                }
             }
             GatewayMsg::Remind(id) => state.about_open(id, ChannelMsg::Remind),
             GatewayMsg::Escalate(id) => state.about_open(id, ChannelMsg::Escalated),
@@ -85,23 +95,20 @@ impl Actor for GatewayActor {
 
 impl GatewayState {
     fn requested(&mut self, me: &ActorRef<GatewayMsg>, id: ApprovalId) {
-        let queue = &self.decider.queue;
-        let Some((envelope, again)) = queue.question(id) else { return };
+        let queue = Arc::clone(&self.decider.queue);
+        let Some((envelope, again)) = queue.question(id) else { return self.requested_elsewhere(me, id) };
         let now = queue.env.now().wall;
         let expiry = DelayedMessage::send(me, envelope.expires_at.since(now), move || GatewayMsg::Expired(id));
-        // People who are asked after the reminder's time are not reminded as well.
-        let reminder = envelope.remind_at.filter(|at| *at > now);
-        let reminder = reminder.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Remind(id)));
-        let escalation = envelope.escalates_at.filter(|at| *at > now);
-        let escalation = escalation.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Escalate(id)));
-        self.scheduled.insert(id, [Some(expiry), reminder, escalation]);
+        self.schedule(me, &envelope, Some(expiry));
         // An expired question is not shown.
         if envelope.expires_at > now {
             for view in &*self.views {
                 view.send(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });
             }
         }
-        let queue = Arc::clone(queue);
+        if let Some(others) = queue.elsewhere.boards() {
+            others.asked();
+        }
         tokio::spawn(async move {
             // What was stored before is delivered. Any other error means that the question is no longer open.
             if let Err(AnswerError::Storage(error)) = queue.decide(id, None).await {
@@ -110,9 +117,30 @@ impl GatewayState {
         });
     }
 
-    /// Sends a message about a question to all channels, if it is still open.
+    /// Shows a question of another board, which expires it.
+    fn requested_elsewhere(&mut self, me: &ActorRef<GatewayMsg>, id: ApprovalId) {
+        let Some((envelope, channels, again)) = self.decider.elsewhere().question(id) else { return };
+        self.schedule(me, &envelope, None);
+        for view in self.views.iter().filter(|view| channels.contains(view.name())) {
+            view.send(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });
+        }
+    }
+
+    fn schedule(&mut self, me: &ActorRef<GatewayMsg>, envelope: &Envelope, expiry: Option<DelayedMessage>) {
+        let (id, now) = (envelope.id(), self.decider.queue.env.now().wall);
+        // People who are asked after the reminder's time are not reminded as well.
+        let reminder = envelope.remind_at.filter(|at| *at > now);
+        let reminder = reminder.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Remind(id)));
+        let escalation = envelope.escalates_at.filter(|at| *at > now);
+        let escalation = escalation.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Escalate(id)));
+        self.scheduled.insert(id, [expiry, reminder, escalation]);
+    }
+
+    /// Sends a message about a question to all channels, if it is still open. One that does not show it passes nothing on.
     fn about_open(&self, id: ApprovalId, message: impl Fn(Box<Envelope>) -> ChannelMsg) {
-        if let Some(envelope) = self.decider.queue.envelope(id) {
+        let queue = &self.decider.queue;
+        let envelope = queue.envelope(id).or_else(|| queue.elsewhere.envelope(id));
+        if let Some(envelope) = envelope {
             self.views.iter().for_each(|view| view.send(message(Box::new(envelope.clone()))));
         }
     }

@@ -5,10 +5,12 @@
 
 // - `queue`: the open questions, outside of the actor. `message`, `gateway`: the actor that passes them on and expires them.
 // - `channel`: what users implement, and the actor of each. `decider`: the handle by which questions are answered.
+// - `elsewhere`: the questions of other boards that channels of this one show, and the way to those boards.
 // - `card`: what a person sees of a question. `terminal`: the channel of the terminal, with `keyboard` and `folding`.
 mod card;
 mod channel;
 mod decider;
+mod elsewhere;
 mod folding;
 mod gateway;
 mod keyboard;
@@ -20,6 +22,7 @@ pub use card::Card;
 pub use channel::Channel;
 pub(crate) use channel::{ChannelActor, ChannelView};
 pub use decider::Decider;
+pub(crate) use elsewhere::{AnswerElsewhere, OtherBoards};
 pub use folding::Rows;
 pub(crate) use gateway::GatewayActor;
 pub use keyboard::{Keyboard, Typed};

@@ -17,6 +17,7 @@ use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::rules::errors::AnswerError;
 use crate::supervision::{Mailbox, answer_of};
 
+use super::elsewhere::Elsewhere;
 use super::message::GatewayMsg;
 
 /// How long a decision is kept after its approval has expired, so that a late answer finds it.
@@ -29,6 +30,8 @@ pub(super) struct ApprovalQueue {
     shards: Arc<ShardQueues>,
     groups: Groups,
     open: Mailbox<GatewayMsg, BTreeMap<ApprovalId, Question>>,
+    /// Questions of other boards. One that this board asks is not among them.
+    pub(super) elsewhere: Elsewhere,
     /// Notified when a question is asked.
     pub(super) opened: Notify,
     /// Notified when a question is no longer open.
@@ -90,6 +93,7 @@ impl ApprovalQueue {
             shards,
             groups,
             open: Mailbox::default(),
+            elsewhere: Elsewhere::default(),
             opened: Notify::new(),
             closed: Notify::new(),
         }
@@ -102,6 +106,10 @@ impl ApprovalQueue {
 
     pub(super) fn open(&self) -> Vec<Envelope> {
         self.open.lock().values().map(|question| question.envelope.clone()).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.lock().len()
     }
 
     pub(super) fn is_open(&self, id: ApprovalId) -> bool {
@@ -127,14 +135,17 @@ impl ApprovalQueue {
         let id = envelope.id();
         let question = || Question { envelope: envelope.clone(), asks_again: false };
         self.open.lock().entry(id).or_insert_with(question);
+        // This board has taken its run over.
+        self.elsewhere.remove(id);
         self.opened.notify_waiters();
         self.wake(GatewayMsg::Requested(id));
     }
 
     /// Shows the question again on all channels, unless the lost answer turns out to be stored.
     pub(super) fn ask_again(&self, id: ApprovalId) {
-        if let Some(question) = self.open.lock().get_mut(&id) {
-            question.asks_again = true;
+        match self.open.lock().get_mut(&id) {
+            Some(question) => question.asks_again = true,
+            None => self.elsewhere.ask_again(id),
         }
         self.wake(GatewayMsg::Requested(id));
     }
@@ -257,7 +268,7 @@ impl ApprovalQueue {
 
     /// Wakes the gateway's actor. An actor that is down finds all open questions when it restarts, and has channels close the
     /// others.
-    fn wake(&self, message: GatewayMsg) {
+    pub(super) fn wake(&self, message: GatewayMsg) {
         self.open.wake(message);
     }
 }

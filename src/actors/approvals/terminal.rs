@@ -142,6 +142,10 @@ impl Channel for TerminalChannel {
         "terminal"
     }
 
+    fn asks_for_other_boards(&self) -> bool {
+        false
+    }
+
     fn ask(&self, envelope: &Envelope, decider: &Decider) {
         let mut queue = self.queue.lock();
         let id = envelope.id();

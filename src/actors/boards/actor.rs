@@ -105,6 +105,7 @@ async fn look(boards: &Arc<Boards>, host: &dyn Host) {
         Ok(false) => {}
         Err(error) => tracing::warn!(%error, "the other boards cannot be looked for"),
     }
+    host.looked();
     look_into_the_mailbox(boards).await;
 }
 

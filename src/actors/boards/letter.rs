@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Chain, ConversationId, Pending, PendingId, Response, RunId, RunResult, Task, TraceId, Votes};
+use crate::messages::{
+    ApprovalId, Chain, ConversationId, Envelope, Pending, PendingId, Response, RunId, RunResult, Task, TraceId, Votes,
+};
 use crate::storage::StorageError;
 use crate::storage::codec::Stored;
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
@@ -58,6 +60,8 @@ pub(crate) enum Ask {
     Pending { run: Option<RunId> },
     /// To take over runs that the asking board gives it.
     TakeOver { runs: Vec<RunId> },
+    /// To list the approvals that its runs wait for: which of those that are known are open, and some others, whole.
+    Approvals { known: Vec<(ApprovalId, RunId)> },
 }
 
 /// The reply to an [`Ask`].
@@ -77,6 +81,10 @@ pub(crate) enum Reply {
     Failed(String),
     /// The board reads the runs.
     Taken,
+    Approvals {
+        open: Vec<ApprovalId>,
+        others: Vec<Envelope>,
+    },
 }
 
 /// An error that is sent to another board: what has no form there becomes a text.
@@ -186,6 +194,7 @@ mod tests {
             (Reply::Answered(Ok(Some(Votes::default()))), true),
             (Reply::Pending(Vec::new()), true),
             (Reply::Failed("no".to_owned()), true),
+            (Reply::Approvals { open: Vec::new(), others: Vec::new() }, true),
         ] {
             let sent = letter(Content::Reply(Box::new(reply)));
             let read = codec::decode::<Letter>(&codec::encode(&sent)).unwrap();

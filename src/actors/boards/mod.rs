@@ -10,7 +10,7 @@ mod exchange;
 mod letter;
 mod share;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(crate) struct Boards {
     share: (BoardShare, Duration),
     /// Looks that have begun, and the last one whose result is known: of an earlier one that ends later, nothing is taken.
     looks: (AtomicU64, AtomicU64),
+    /// Whether another board was there at any look.
+    has_met_others: AtomicBool,
     exchange: Exchange,
     host: OnceLock<Box<dyn Host>>,
     /// Wakes the delivery: the board is made, or it is time to look.
@@ -56,14 +58,22 @@ pub(crate) trait Host: Send + Sync {
 
     /// The other boards have changed, or what they host.
     fn others_changed(&self) -> BoxFuture<'static, ()>;
+
+    /// The board has looked at the others. Does not wait for letters.
+    fn looked(&self);
 }
 
 impl Boards {
     pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>, share: (BoardShare, Duration)) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
         let (looks, host) = Default::default();
-        let (look_now, has_read) = (Notify::new(), Notify::new());
-        Self { env, journal, id, others, share, looks, exchange, host, look_now, has_read }
+        let (has_met_others, look_now, has_read) = (AtomicBool::new(false), Notify::new(), Notify::new());
+        Self { env, journal, id, others, share, looks, has_met_others, exchange, host, look_now, has_read }
+    }
+
+    /// Whether another board has worked on the store while this one did: the store may have what this board has not seen happen.
+    pub(crate) fn has_met_others(&self) -> bool {
+        self.has_met_others.load(Ordering::Relaxed)
     }
 
     /// Sets the board, once it is made: no letter is read before.
@@ -116,6 +126,7 @@ impl Boards {
         let (share, look_every) = &self.share;
         share.look(others.iter().filter(hosts).count(), me.then_some(&self.id), *look_every);
         let has_changed = hosted(&known) != hosted(&others);
+        self.has_met_others.fetch_or(!others.is_empty(), Ordering::Relaxed);
         *known = others.into();
         Ok(has_changed)
     }

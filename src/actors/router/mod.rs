@@ -155,6 +155,12 @@ impl Router {
         hosted.iter().filter(|(_, agent)| is_wanted(agent)).map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whether this board hosts an agent that is there.
+    pub(super) fn has_present(&self, agent: &str) -> bool {
+        let is_here = self.hosted.read().get(agent).is_some_and(|hosted| !hosted.is_elsewhere);
+        is_here && self.directory.read().is_present(agent)
+    }
+
     /// Whether another board hosts the agent, and this one does not.
     pub(crate) fn is_elsewhere(&self, agent: &AgentName) -> bool {
         self.hosted.read().get(agent.host()).is_some_and(|hosted| hosted.is_elsewhere)

@@ -165,6 +165,10 @@ impl Channel for Observed {
         self.channel.name()
     }
 
+    fn asks_for_other_boards(&self) -> bool {
+        self.channel.asks_for_other_boards()
+    }
+
     fn started(&self, decider: &Decider) {
         self.channel.started(decider);
     }

@@ -319,6 +319,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_withdrawn_is_sent_again_when_it_is_asked_again() {
+        let (mut ledger, chats) = (Ledger::default(), BTreeSet::from([1]));
+        let id = asked(&mut ledger, 1);
+        let before = sent(&mut ledger, &chats, 10);
+        ledger.close(id, None);
+        ledger.closed(id, 1);
+        ledger = Ledger::read(&ledger.bytes()).unwrap();
+        assert_eq!(ledger.next(&chats), None);
+        asked(&mut ledger, 1);
+        let again = sent(&mut ledger, &chats, 20);
+        assert_eq!(ledger.clicked(&again[0].0, 1, 20), Found::Open(id, Choice::Approve));
+        assert_eq!(ledger.clicked(&before[0].0, 1, 10), Found::Unknown, "the first message is closed");
+    }
+
+    #[test]
     fn the_file_has_a_bound() {
         let (mut ledger, chats) = (Ledger::default(), BTreeSet::from([1]));
         for nonce in 0..1_100_u32 {

@@ -9,4 +9,5 @@ mod fake;
 #[path = "../support/logs.rs"]
 mod logs;
 mod messages;
+mod several_boards;
 mod team;
