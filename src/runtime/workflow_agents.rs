@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
@@ -156,7 +155,7 @@ pub(super) fn command(result: Result<RunResult, RunError>, run: RunId) -> Result
 
 /// The id of a turn's run: the same for all attempts.
 fn run_of(turn: TurnId) -> RunId {
-    RunId(Uuid::from_u128(xxh3_128(format!("{turn}/workflow").as_bytes())))
+    turn.run.child(xxh3_128(format!("{turn}/workflow").as_bytes()))
 }
 
 impl RunHandle {
