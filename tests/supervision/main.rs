@@ -17,5 +17,6 @@ mod reach;
 mod recovery;
 mod replay;
 mod resuming;
+mod retention;
 mod several_boards;
 mod tree;
