@@ -120,8 +120,11 @@ impl Actor for StorageActor {
                     Timestamp::from_millis(now.as_millis().saturating_sub(retention))
                 };
                 let (oldest, oldest_talk) = (before(retention), before(conversation_retention));
-                let conversations = conversations.clone();
+                let (conversations, every) = (conversations.clone(), arguments.every);
                 let forget = async move {
+                    if !journal.is_to_forget(every).await? {
+                        return Ok(0);
+                    }
                     conversations.forget_before(oldest_talk).await?;
                     let Forgotten { runs, failed } = journal.forget_ended_before(oldest).await?;
                     for (run, error) in failed {

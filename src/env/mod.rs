@@ -15,6 +15,8 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 
+use crate::messages::RunId;
+
 pub(crate) use clocks::SystemClock;
 use clocks::{TokioClock, os_seed};
 pub use faults::{Fault, Faults};
@@ -94,13 +96,13 @@ impl Env {
     }
 
     /// Returns a new time-ordered id (UUID version 7), made from the clock's wall time and random numbers of this
-    /// world.
+    /// world. As the id of a run it is of cell 0 ([`RunId::cell`]).
     #[must_use]
     pub fn id(&self) -> uuid::Uuid {
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&self.random().to_le_bytes());
         bytes[8..].copy_from_slice(&self.random().to_le_bytes()[..2]);
-        uuid::Builder::from_unix_timestamp_millis(self.now().wall.as_millis(), &bytes).into_uuid()
+        RunId::new(self.now().wall.as_millis(), bytes).0
     }
 
     /// A hasher for maps that are iterated, or dropped with their values: their order follows from the seed, and is unknown
@@ -183,6 +185,7 @@ mod tests {
         let (a, b) = (Env::repeatable(7), Env::repeatable(7));
         assert_eq!((a.id(), a.random()), (b.id(), b.random()));
         assert_ne!(a.id(), a.id());
+        assert!((0..100).all(|_| RunId(a.id()).cell() == 0));
         tokio::time::advance(Duration::from_secs(90)).await;
         assert_eq!(a.now().monotonic, Duration::from_secs(90));
         assert_eq!(a.now().wall, TokioClock::START + Duration::from_secs(90));

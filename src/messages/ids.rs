@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use uuid::{Builder, Uuid};
 
-/// Names a run (UUID version 7: sorts by submission time).
+/// Names a run: a UUID of version 7, which sorts by the time of submission. Of its random bits, ten are the number of its cell
+/// ([`RunId::cell`]). A run that follows from something else has an id of version 8, so that it is begun once: [`RunId::of_hash`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub Uuid);
@@ -36,7 +37,54 @@ pub struct RequestId {
 #[serde(transparent)]
 pub struct TraceId(pub Uuid);
 
+/// The bits of a run's id that are its cell: the last ten of the twelve random ones after the time and the version.
+const CELL: u128 = 0x3ff << 64;
+
+/// The bits of a run's id that are its time, in milliseconds since 1970.
+const TIME: u128 = 0xffff_ffff_ffff << 80;
+
 impl RunId {
+    /// A new id of cell 0, from the time of submission, in milliseconds since 1970, and random bits.
+    pub(crate) fn new(millis: u64, random: [u8; 10]) -> Self {
+        let id = Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
+        Self(Uuid::from_u128(id.as_u128() & !CELL))
+    }
+
+    /// The id of a run that follows from what the hash is of, so that it is begun once however often it is asked for: in cell 0,
+    /// without a time. 112 of the bits of the hash are in it.
+    ///
+    /// ```
+    /// use callboard::messages::RunId;
+    ///
+    /// let run = RunId::of_hash([0xff; 16]);
+    /// assert_eq!(run.to_string(), "ffffffff-ffff-8c00-bfff-ffffffffffff");
+    /// assert_eq!(run.cell(), 0);
+    /// ```
+    #[must_use]
+    pub fn of_hash(hash: [u8; 16]) -> Self {
+        Self(Uuid::from_u128(Builder::from_custom_bytes(hash).into_uuid().as_u128() & !CELL))
+    }
+
+    /// The id of a run that follows from this one: in the cell of this run, with its time, so that stores keep it near.
+    pub(crate) fn child(self, hash: u128) -> Self {
+        let own = Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().as_u128();
+        Self(Uuid::from_u128(self.0.as_u128() & (TIME | CELL) | own & !(TIME | CELL)))
+    }
+
+    /// The number of the cell in which the run is, at most 1023: the database and the boards that work on it. callboard makes ids of
+    /// cell 0, as it has one database. What an earlier build made, or a caller chose ([`Task::id`](super::Task::id)), has any number here.
+    ///
+    /// ```
+    /// use callboard::messages::RunId;
+    ///
+    /// let run: RunId = "019a0000-0000-7805-8000-000000000001".parse().unwrap();
+    /// assert_eq!(run.cell(), 5);
+    /// ```
+    #[must_use]
+    pub const fn cell(self) -> u16 {
+        ((self.0.as_u128() & CELL) >> 64) as u16
+    }
+
     /// The namespace of the shared context that belongs to the run: `run:` and its id. The run's agents, if they were
     /// granted no others, call it `run`; it is removed together with the run (SEMANTICS 12).
     ///
@@ -104,3 +152,35 @@ macro_rules! debug_as_display {
 }
 
 debug_as_display!(RunId, TurnId, RequestId, TraceId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_id_has_its_time_and_cell_0_and_the_rest_is_random() {
+        let run = RunId::new(0x0123_4567_89ab, [0xff; 10]);
+        assert_eq!(run.to_string(), "01234567-89ab-7c00-bfff-ffffffffffff");
+        assert_eq!(run.cell(), 0);
+        assert!(run < RunId::new(0x0123_4567_89ac, [0; 10]));
+    }
+
+    #[test]
+    fn a_run_that_follows_from_another_is_in_its_cell_and_has_its_time() {
+        let parent: RunId = "01234567-89ab-7fff-8000-000000000001".parse().unwrap();
+        let child = parent.child(u128::MAX);
+        assert_eq!(child.to_string(), "01234567-89ab-8fff-bfff-ffffffffffff");
+        assert_eq!((parent.cell(), child.cell()), (1023, 1023));
+        assert_eq!(child, parent.child(u128::MAX));
+        assert_eq!(parent.child(0).to_string(), "01234567-89ab-83ff-8000-000000000000");
+        assert_eq!(parent.child(0).child(u128::MAX), child, "a child of a child has the time of the first");
+    }
+
+    #[test]
+    fn an_id_that_a_caller_chose_has_any_cell() {
+        assert_eq!(RunId(Uuid::from_u128(7)).cell(), 0);
+        assert_eq!(RunId(Uuid::max()).cell(), 1023);
+        assert_eq!(RunId(Uuid::from_u128(CELL)).cell(), 1023);
+        assert_eq!(RunId(Uuid::from_u128(!CELL)).cell(), 0);
+    }
+}

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::boards::{Ask, Question, Reply, Unreached};
@@ -238,5 +237,5 @@ fn damaged(error: impl std::fmt::Display) -> TurnError {
 
 /// The id of the run that a turn is at another board: the same for all attempts.
 pub(super) fn run_of(turn: TurnId) -> RunId {
-    RunId(Uuid::from_u128(xxh3_128(format!("{turn}/placed").as_bytes())))
+    turn.run.child(xxh3_128(format!("{turn}/placed").as_bytes()))
 }

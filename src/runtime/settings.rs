@@ -205,7 +205,8 @@ impl Retention {
         self
     }
 
-    /// How often expired context entries, old runs and old conversations are deleted (1 min).
+    /// How often expired context entries, old runs and old conversations are deleted (1 min). Of several boards on one store, one at a
+    /// time deletes old runs and conversations.
     pub fn every(mut self, interval: Duration) -> Self {
         self.every = interval;
         self

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
@@ -155,7 +154,7 @@ pub(super) fn command(result: Result<RunResult, RunError>, run: RunId) -> Result
 
 /// The id of a turn's run: the same for all attempts.
 pub(super) fn run_of(turn: TurnId) -> RunId {
-    RunId(Uuid::from_u128(xxh3_128(format!("{turn}/workflow").as_bytes())))
+    turn.run.child(xxh3_128(format!("{turn}/workflow").as_bytes()))
 }
 
 /// A run that a turn waits for: it is cancelled once the turn is stopped.

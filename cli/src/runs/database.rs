@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use callboard::messages::visible;
-use callboard_postgres::{Migration, Report, TableSize};
+use callboard_postgres::{Migrated, Migration, Report, TableSize};
 
 use crate::page::{Failure, Page, shown_path};
 use crate::stores::database::Database;
@@ -12,10 +12,13 @@ use crate::stores::database::Database;
 pub(super) async fn migrate(database: &Database, runtime: Option<&str>, reader: Option<&str>) -> Result<Page, Failure> {
     let migration = runtime.into_iter().fold(Migration::default(), Migration::runtime_role);
     let migration = reader.into_iter().fold(migration, Migration::reader_role);
-    database.migrate(&migration).await?;
+    let Migrated { before, version, .. } = database.migrate(&migration).await?;
     let shown = shown_path(database.shown());
-    let json = json!({ "store": shown, "runtime_role": runtime, "reader_role": reader });
-    Ok(Page::new(format!("{shown} has the schema of this callboard\n"), json))
+    let json = json!({
+        "store": shown, "runtime_role": runtime, "reader_role": reader, "schema_version": version, "schema_version_before": before,
+    });
+    let was = before.filter(|before| *before != version).map(|before| format!("; it had version {before}"));
+    Ok(Page::new(format!("{shown} has the schema of this callboard{}\n", was.unwrap_or_default()), json))
 }
 
 /// What a look at the database has found.
@@ -28,15 +31,19 @@ pub(super) async fn checked(database: &Database) -> Result<(String, Value), Fail
     let mut text = format!(
         "{shown}: PostgreSQL {server}, schema {schema}, as {user_shown}, by {protected}; {writing_handles} writing in the last minute\n"
     );
-    for TableSize { table, rows, bytes, .. } in tables {
-        let rows = if *rows < 0 { "not counted".to_owned() } else { format!("about {rows} rows") };
+    for TableSize { table, rows, dead_rows, bytes, .. } in tables {
+        let rows = match (*rows, *dead_rows) {
+            (..0, _) => "not counted".to_owned(),
+            (rows, 0) => format!("about {rows} rows"),
+            (rows, dead) => format!("about {rows} rows and {dead} dead ones"),
+        };
         text.push_str(&format!("  {}: {rows}, {bytes} bytes\n", visible(table)));
     }
     problems.iter().for_each(|problem| text.push_str(&format!("warning: {}\n", visible(problem))));
-    let sizes = tables.iter().map(|table| json!({ "table": table.table, "rows": table.rows, "bytes": table.bytes }));
+    let size = |TableSize { table, rows, dead_rows, bytes, .. }: &TableSize| json!({ "table": table, "rows": rows, "dead_rows": dead_rows, "bytes": bytes });
     let json = json!({
         "database": shown, "server_version": server_version, "schema_version": schema_version, "user": user,
-        "protection": protection, "writing_handles": writing_handles, "tables": sizes.collect::<Value>(), "problems": problems,
+        "protection": protection, "writing_handles": writing_handles, "tables": tables.iter().map(size).collect::<Value>(), "problems": problems,
     });
     Ok((text, json))
 }

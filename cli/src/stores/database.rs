@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callboard_agents::hide_from_programs;
-use callboard_postgres::{ConnectError, Migration, Postgres, PostgresConfig, Report};
+use callboard_postgres::{ConnectError, Migrated, Migration, Postgres, PostgresConfig, Report};
 
 use crate::config::secret_source::{MOVE_AWAY, is_within};
 use crate::exit::Exit;
@@ -126,7 +126,7 @@ impl Database {
     }
 
     /// Creates its schema, or brings it up to date.
-    pub(crate) async fn migrate(&self, migration: &Migration) -> Result<(), Failure> {
+    pub(crate) async fn migrate(&self, migration: &Migration) -> Result<Migrated, Failure> {
         callboard_postgres::migrate(&self.config, migration).await.map_err(|error| failure(&error))
     }
 

@@ -42,5 +42,5 @@ mod watchers;
 pub use config::PostgresConfig;
 pub use connect_error::ConnectError;
 pub use report::{Report, TableSize, check};
-pub use schema::{Migration, migrate};
+pub use schema::{Migrated, Migration, migrate};
 pub use store::Postgres;

@@ -1,7 +1,7 @@
 //! A report on a database, for the people who run it. It writes nothing.
 
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
 
 use crate::link::{dial, nothing};
 use crate::schema::{check_usable, server_error, version};
@@ -36,6 +36,8 @@ pub struct TableSize {
     pub table: String,
     /// Its rows, about; -1 if the server has not counted them yet.
     pub rows: i64,
+    /// Rows that were deleted or replaced and whose space is not free yet, about.
+    pub dead_rows: i64,
     /// Its bytes, with its indexes.
     pub bytes: i64,
 }
@@ -95,7 +97,12 @@ async fn report(config: &PostgresConfig, client: &Client) -> Result<Report, Conn
 }
 
 /// Settings, their values that are fine, and what follows from others.
-const SETTINGS: [(&str, &[&str], &str); 4] = [
+const SETTINGS: [(&str, &[&str], &str); 5] = [
+    (
+        "autovacuum",
+        &["on"],
+        "the space of runs that were deleted is never free again, until the database takes no more writes",
+    ),
     ("fsync", &["on"], "a crash of the machine may damage the whole database"),
     ("full_page_writes", &["on"], "a crash of the machine may damage pages"),
     (
@@ -107,11 +114,12 @@ const SETTINGS: [(&str, &[&str], &str); 4] = [
 ];
 
 async fn tables(config: &PostgresConfig, client: &Client) -> Result<Vec<TableSize>, tokio_postgres::Error> {
-    let sql = "SELECT c.relname::text, c.reltuples::bigint, pg_total_relation_size(c.oid) \
+    let sql = "SELECT c.relname::text, c.reltuples::bigint, pg_stat_get_dead_tuples(c.oid), pg_total_relation_size(c.oid) \
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
         WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY 1";
     let rows = client.query_typed(sql, &[(&config.schema, Type::NAME)]).await?;
-    Ok(rows.iter().map(|row| TableSize { table: row.get(0), rows: row.get(1), bytes: row.get(2) }).collect())
+    let size = |row: &Row| TableSize { table: row.get(0), rows: row.get(1), dead_rows: row.get(2), bytes: row.get(3) };
+    Ok(rows.iter().map(size).collect())
 }
 
 /// Rules of the server that let users in without a password, if this user may read them.
@@ -119,7 +127,7 @@ async fn trusting(client: &Client) -> Vec<String> {
     let sql = "SELECT line_number, type, auth_method FROM pg_catalog.pg_hba_file_rules \
         WHERE error IS NULL AND (auth_method = 'trust' OR auth_method IN ('password', 'ident') AND type <> 'local') ORDER BY 1";
     let rows = client.query_typed(sql, &[]).await.unwrap_or_default();
-    let problem = |row: &tokio_postgres::Row| {
+    let problem = |row: &Row| {
         let (line, kind, method): (i32, &str, &str) = (row.get(0), row.get(1), row.get(2));
         format!("line {line} of pg_hba.conf lets users in by {method} ({kind}); use scram-sha-256, on sockets peer")
     };

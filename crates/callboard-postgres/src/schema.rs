@@ -7,9 +7,12 @@ use crate::link::{dial, nothing, shown};
 use crate::{ConnectError, PostgresConfig};
 
 /// The version of the schema that this package reads and writes.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 
+/// The tables of version 1.
 const TABLES: &str = include_str!("schema/tables.sql");
+/// What brings the tables from each version to the next, beginning with version 1. A new schema goes the same way.
+const STEPS: [&str; VERSION as usize - 1] = [include_str!("schema/to_2.sql")];
 const FUNCTIONS: &str = include_str!("schema/functions.sql");
 
 /// The lock of those who migrate; the number is "callboar" in bytes.
@@ -38,12 +41,22 @@ impl Migration {
     }
 }
 
+/// What [`migrate`] found and made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migrated {
+    /// The version of the schema before; `None` if there was none.
+    pub before: Option<i32>,
+    /// Its version now.
+    pub version: i32,
+}
+
 /// Makes the schema in the database, or brings it up to date; one at a time, in one transaction. The user of the URL becomes the owner
 /// of the tables. Doing it again is fine.
 ///
 /// # Errors
 /// As [`Postgres::connect`](crate::Postgres::connect), for a newer schema [`ConnectError::SchemaVersion`].
-pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<(), ConnectError> {
+pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<Migrated, ConnectError> {
     let (client, connection) = dial(config, &config.tls()?, nothing()).await?;
     let migrating = async {
         client.batch_execute("BEGIN").await.map_err(|error| server_error(config, &error))?;
@@ -52,23 +65,26 @@ pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<(
             .await
             .map_err(|error| server_error(config, &error))?;
         check_writable(config, &client).await?;
-        let sql = match version(config, &client).await? {
+        let before = version(config, &client).await?;
+        let tables = match before {
             None => format!("CREATE SCHEMA IF NOT EXISTS \"{}\";\n{TABLES}", config.schema),
-            Some(VERSION) => String::new(),
+            Some(1..=VERSION) => String::new(),
             Some(found) => return Err(wrong_version(config, found)),
         };
+        let steps = STEPS[before.map_or(0, |found| found as usize - 1)..].concat();
         let set = format!(
             "DELETE FROM callboard.schema_version; INSERT INTO callboard.schema_version VALUES ({VERSION});
             INSERT INTO callboard.server (timeline) VALUES (callboard.timeline()) ON CONFLICT DO NOTHING;"
         );
-        let mut statements = config.in_schema(&format!("{sql}\n{FUNCTIONS}\n{set}"));
+        let mut statements = config.in_schema(&format!("{tables}\n{steps}\n{FUNCTIONS}\n{set}"));
         for (role, rights) in [(&migration.runtime, RUNTIME), (&migration.reader, READER)] {
             if let Some(role) = role {
                 statements.push_str(&grants(config, role, rights));
             }
         }
         statements.push_str("COMMIT");
-        client.batch_execute(&statements).await.map_err(|error| server_error(config, &error))
+        client.batch_execute(&statements).await.map_err(|error| server_error(config, &error))?;
+        Ok(Migrated { before, version: VERSION })
     };
     tokio::select! {
         migrated = migrating => migrated,

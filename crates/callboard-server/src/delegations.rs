@@ -16,7 +16,6 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use crate::audit::{Begun, Sender};
 use crate::body::{Body, Id, present};
@@ -215,7 +214,7 @@ pub(crate) fn run_of(caller: &Caller, key: &str) -> RunId {
     hash.update(key);
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
-    RunId(Uuid::new_v8(bytes))
+    RunId::of_hash(bytes)
 }
 
 /// A run as its delegation is shown.

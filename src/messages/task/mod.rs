@@ -276,7 +276,7 @@ impl Task {
         self
     }
 
-    /// Chooses the run's id, so that a submission can be repeated safely.
+    /// Chooses the run's id, so that a submission can be repeated safely: [`RunId::of_hash`] makes one of the hash of a request.
     #[must_use]
     pub fn id(mut self, id: RunId) -> Self {
         self.id = Some(id);

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use futures::future::try_join_all;
+
 use crate::messages::{AgentName, EndedRun, RunId, Timestamp};
 use crate::storage::{Key, StorageError, StorageFuture};
 
@@ -73,15 +75,14 @@ impl Journal {
         let mut after = Key::new([LISTED, &counted_down(last_before)]);
         loop {
             let page = self.storage.scan(&prefix, Some(&after), PAGE).await?;
-            for (key, _) in &page {
-                let is_gone = match place_of(key) {
-                    Some((_, run)) => !self.has(run).await?,
-                    None => true,
-                };
-                if is_gone {
-                    self.delete(key.clone()).await?;
-                }
-            }
+            let runs: Vec<Option<RunId>> = page.iter().map(|(key, _)| place_of(key).map(|(_, run)| run)).collect();
+            let streams: Vec<_> = runs.iter().flatten().map(|run| (Self::stream(*run), 1)).collect();
+            let mut records = self.storage.read_many(&streams, 1).await?.into_iter();
+            // A record that cannot be read is there.
+            let mut is_gone = || records.next().is_some_and(|read| read.is_ok_and(|records| records.is_empty()));
+            let gone = page.iter().zip(runs).filter(|(_, run)| run.is_none() || is_gone());
+            let gone = gone.map(|((key, entry), _)| self.delete_read(key.clone(), Some(entry.revision)));
+            try_join_all(gone).await?;
             match page.last() {
                 Some((key, _)) if page.len() == PAGE => after = key.clone(),
                 _ => return Ok(()),

@@ -27,7 +27,7 @@ impl Journal {
     /// What the store reports.
     pub(crate) async fn discard_mail(&self, board: &str) -> Result<(), StorageError> {
         let letters = self.entries(Self::mailbox(board));
-        letters.try_for_each(|(key, entry)| self.discard(key, entry)).await
+        letters.try_for_each(|(key, entry)| self.delete_read(key, Some(entry.revision))).await
     }
 }
 

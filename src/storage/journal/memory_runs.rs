@@ -44,7 +44,7 @@ impl Journal {
             if let Some(run) = run {
                 self.forget(RunId(run)).await?;
             }
-            self.discard(key, entry).await
+            self.delete_read(key, Some(entry.revision)).await
         };
         notes.try_for_each(discard).await
     }

@@ -1,6 +1,7 @@
 //! The journal: a run's events as records of one stream.
 
 mod failures;
+mod forgetting;
 mod inboxes;
 mod letters;
 mod listed;
@@ -17,13 +18,14 @@ use uuid::Uuid;
 
 use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp};
 
+pub(crate) use self::forgetting::Forgotten;
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
 pub(crate) use self::open::{FORMAT, Losses, Noted, OpenNote};
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::{
-    Append, Delete, Entry, Expected, Key, KeyPrefix, Put, Record, Revision, Rider, Sequence, Storage, StorageError,
+    Append, Entry, Expected, Key, KeyPrefix, Put, Record, Revision, Rider, Sequence, Storage, StorageError,
     StorageFuture,
 };
 
@@ -149,15 +151,6 @@ impl History {
         }
         Ok(())
     }
-}
-
-/// What became of runs that ended long ago.
-#[derive(Debug, Default)]
-pub(crate) struct Forgotten {
-    /// How many are gone.
-    pub(crate) runs: usize,
-    /// Those that could not be forgotten, and why.
-    pub(crate) failed: Vec<(RunId, StorageError)>,
 }
 
 impl Journal {
@@ -341,25 +334,6 @@ impl Journal {
         pages.try_flatten()
     }
 
-    /// Forgets a run that has ended, or that no board works on, with everything about it.
-    pub fn forget(&self, run: RunId) -> StorageFuture<()> {
-        let journal = self.clone();
-        async move {
-            journal.delete(Self::key_of(SNAPSHOT, run)).await?;
-            journal.forget_letters(run).await?;
-            journal.forget_context(run).await?;
-            journal.mark_ended(run).await?;
-            journal.storage.purge(&Self::stream(run), Sequence::MAX).await
-        }
-        .boxed()
-    }
-
-    /// Forgets what agents of a run left in its namespace of the shared context.
-    async fn forget_context(&self, run: RunId) -> Result<(), StorageError> {
-        let entries = self.entries(Key::new([CONTEXT, &run.namespace()]).children());
-        entries.try_for_each(|(key, _)| self.delete(key)).await
-    }
-
     /// What is written with the last record of a run: its place in the list of runs, and what [`Journal::note_ended`] writes.
     pub(crate) fn end_notes(run: RunId, at: Timestamp, listing: &Listing, inboxes: &[AgentName]) -> Vec<Rider> {
         let ended = (ended_key(run, at), inboxes::to_bytes(inboxes));
@@ -388,70 +362,12 @@ impl Journal {
         .boxed()
     }
 
-    /// Forgets the runs that ended before a time, and their places in the list. One that cannot be forgotten holds up no other;
-    /// its note stays, so that it is tried again the next time.
-    ///
-    /// # Errors
-    /// What the store reports when the notes cannot be read, or when it has stopped.
-    pub(crate) async fn forget_ended_before(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
-        let forgotten = self.forget_ended(time).await?;
-        self.forget_listed_before(time).await?;
-        Ok(forgotten)
-    }
-
-    async fn forget_ended(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
-        let prefix = Key::new([ENDED]).children();
-        let (mut forgotten, mut after) = (Forgotten::default(), None);
-        loop {
-            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            for (key, entry) in &page {
-                let Some((at, run)) = ended_of(key) else { continue };
-                if at >= time {
-                    return Ok(forgotten);
-                }
-                let gone = async {
-                    self.forget_inboxes(run, at, &inboxes::of_bytes(&entry.value)).await?;
-                    self.forget(run).await?;
-                    self.delete(key.clone()).await
-                };
-                match gone.await {
-                    Ok(()) => forgotten.runs += 1,
-                    Err(error @ StorageError::Stopped { .. }) => return Err(error),
-                    Err(error) => forgotten.failed.push((run, error)),
-                }
-            }
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(forgotten),
-            }
-        }
-    }
-
     fn write_note(&self, key: Key, value: Arc<[u8]>, expected: Expected) -> StorageFuture<Revision> {
         self.storage.put_if_revision(Put { expected, durability: Durability::Memory, ..Put::new(key, value) })
     }
 
     fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
         self.write_note(key, value, Expected::Any).map(|written| written.map(|_| ())).boxed()
-    }
-
-    pub(crate) fn delete(&self, key: Key) -> StorageFuture<()> {
-        let storage = Arc::clone(&self.storage);
-        async move {
-            match storage.get(&key).await? {
-                Some(entry) => storage.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await,
-                None => Ok(()),
-            }
-        }
-        .boxed()
-    }
-
-    /// Deletes a value that was read, unless it was deleted or replaced meanwhile.
-    async fn discard(&self, key: Key, entry: Entry) -> Result<(), StorageError> {
-        match self.storage.delete_if_revision(Delete::new(key, entry.revision, Durability::Memory)).await {
-            Ok(()) | Err(StorageError::WrongRevision { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     fn key_of(kind: &str, run: RunId) -> Key {

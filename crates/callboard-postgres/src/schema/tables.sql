@@ -1,3 +1,5 @@
+-- The tables of version 1 of the schema. `to_N.sql` brings them to version N.
+
 CREATE TABLE callboard.schema_version (version integer NOT NULL);
 
 -- Revisions, and ids of sessions and lanes: the next number of the sequence above the base, see `callboard.base`. A sequence gives no

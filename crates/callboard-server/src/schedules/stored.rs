@@ -202,7 +202,7 @@ impl Schedule {
         let hash = Sha256::new().chain_update(b"callboard schedule\0").chain_update(self.id).chain_update(kind);
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hash.chain_update(b"\0").chain_update(key).finalize()[..16]);
-        RunId(Uuid::new_v8(bytes))
+        RunId::of_hash(bytes)
     }
 
     /// Records that a run was started, or was refused.

@@ -7,7 +7,6 @@ use callboard::messages::{AgentName, Durability, Refusal, RunId, Task};
 use callboard::runtime::RunError;
 use callboard::storage::StorageError;
 use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
 
 use super::ledger::{Ending, Ledger, Request};
 use super::request::{Asked, Work, asked};
@@ -178,7 +177,7 @@ fn run_of(account: &str, room: &str, event: &str) -> RunId {
     }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
-    RunId(Uuid::new_v8(bytes))
+    RunId::of_hash(bytes)
 }
 
 #[cfg(test)]
