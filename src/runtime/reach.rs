@@ -288,7 +288,7 @@ impl Callboard {
         loop {
             let others = board.boards.others();
             let asked = others.iter().map(|other| board.boards.ask(&other.info.id, ask.clone()));
-            let (mut replies, mut failed) = (join_all(asked).await, None);
+            let (mut replies, mut failed, mut refused) = (join_all(asked).await, None, None);
             if gone_at.is_some() {
                 // This board may have taken it over.
                 replies.push(Ok(Box::pin(self.answer_board(ask.clone())).await));
@@ -300,10 +300,15 @@ impl Callboard {
                     Ok(Reply::Answered(Err(AnswerError::Storage(error)))) | Err(Unreached::Storage(error)) => {
                         failed = Some(error);
                     }
-                    Ok(Reply::Answered(answered)) => return Some(answered),
+                    Ok(Reply::Answered(Ok(answered))) => return Some(Ok(answered)),
+                    // The board that has it may have decided before this one looked.
+                    Ok(Reply::Answered(Err(error))) => refused = Some(error),
                     Ok(reply) => failed = Some(unavailable(&reply)),
                     Err(Unreached::Gone) => gone_at = gone_at.or(Some(now)),
                 }
+            }
+            if let Some(error) = refused {
+                return Some(Err(error));
             }
             let waits = gone_at.is_some_and(|gone_at| now.saturating_sub(gone_at) <= TAKEN_OVER_WITHIN);
             if failed.is_some() || !waits || board.is_closed() {
