@@ -11,6 +11,7 @@ mod crashes;
 mod dead_letters;
 mod faults;
 mod open_failures;
+mod other_builds;
 #[path = "../passing/mod.rs"]
 mod passing;
 mod reach;
@@ -18,4 +19,5 @@ mod recovery;
 mod replay;
 mod resuming;
 mod several_boards;
+mod shared_store;
 mod tree;
