@@ -1,14 +1,11 @@
 //! The same swarms with their agents on two or three boards, which reach each other by letters.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use callboard::messages::RunId;
-use callboard::prelude::*;
 use callboard::testing::{Seeds, Sim, TestError};
-use serde_json::json;
 
-use super::swarm::{Plan, board_with, insist, one_fault, task};
+use super::play_on;
+use super::swarm::{board_with, insist, one_fault};
 
 /// One thing of many that go wrong between boards. Deletes work: a note of an open run that stays is looked at by the next start.
 fn fault_between_boards(sim: &Sim) {
@@ -24,54 +21,25 @@ fn fault_between_boards(sim: &Sim) {
     };
 }
 
-async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet<RunId>, boards: &[Callboard]) {
-    for (id, plan) in tasks {
-        if !acknowledged.contains(id) {
-            let at = &boards[sim.below(boards.len() as u64) as usize];
-            insist(sim, async || at.submit(task(*id, plan)).await).await;
-            acknowledged.insert(*id);
-        }
-    }
-    for (id, plan) in tasks {
-        let seen = insist(sim, async || boards[0].run(*id).result().await).await;
-        assert_eq!(seen.outcome, Outcome::Finished);
-        assert_eq!(seen.state["count"], json!(plan.turns()));
-        for other in &boards[1..] {
-            assert_eq!(insist(sim, async || other.run(*id).result().await).await, seen);
-        }
-    }
-}
-
 async fn play(sim: Sim) -> Result<(), TestError> {
-    let tasks: Vec<(RunId, Plan)> =
-        (0..1 + sim.below(3)).map(|_| (RunId(sim.env().id()), Plan::random(&sim, &|_| Vec::new()))).collect();
-    for _ in 0..sim.below(3) {
-        fault_between_boards(&sim);
-        one_fault(&sim, sim.faults());
-    }
     let count = 2 + sim.below(2) as usize;
-    let mut acknowledged = BTreeSet::new();
-    loop {
-        let lived = sim
-            .until_crash(async {
-                let mut boards = Vec::new();
-                for part in 0..count {
-                    let board = async || board_with(&sim, |depth| depth % count == part).start().await;
-                    boards.push(insist(&sim, board).await);
-                }
-                // Until each has looked at what the other hosts.
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                all_end(&sim, &tasks, &mut acknowledged, &boards).await;
-                sim.assert_nothing_left().await;
-            })
-            .await;
-        if lived.is_some() {
-            break;
+    let fails = || {
+        for _ in 0..sim.below(3) {
+            fault_between_boards(&sim);
+            one_fault(&sim, sim.faults());
         }
-    }
-    assert_eq!(sim.effects().count() as u64, tasks.iter().map(|(_, plan)| plan.effects()).sum::<u64>());
-    sim.assert_effects_at_most_once_per_key();
-    Ok(())
+    };
+    let start = async || {
+        let mut boards = Vec::new();
+        for part in 0..count {
+            let board = async || board_with(&sim, |depth| depth % count == part).start().await;
+            boards.push(insist(&sim, board).await);
+        }
+        // Until each has looked at what the other hosts.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        boards
+    };
+    play_on(&sim, fails, start).await
 }
 
 #[test]
