@@ -67,6 +67,9 @@ impl Boards {
     /// # Errors
     /// See [`Unreached`].
     pub(crate) async fn ask(&self, board: &str, ask: Ask) -> Result<Reply, Unreached> {
+        if let Some(detail) = self.apart(board) {
+            return Err(Unreached::Storage(StorageError::Unavailable { detail }));
+        }
         let reference = self.env.id();
         let (sender, mut reply) = oneshot::channel();
         self.exchange.waiting.lock().insert(reference, sender);

@@ -21,7 +21,7 @@ use crate::storage::{Journal, StorageError};
 
 pub(crate) use actor::BoardsActor;
 pub(crate) use exchange::Unreached;
-pub(crate) use letter::{Ask, Reply, Sendable};
+pub(crate) use letter::{Ask, Reply, Sendable, letter_form};
 
 use exchange::Exchange;
 
@@ -33,6 +33,8 @@ pub(crate) struct Boards {
     id: Arc<str>,
     /// The other boards that live.
     others: RwLock<Arc<[BoardEntry]>>,
+    /// Other boards that live, and whose letters this one cannot read, nor they its.
+    apart: RwLock<Vec<BoardEntry>>,
     exchange: Exchange,
     host: OnceLock<Box<dyn Host>>,
     /// Wakes the delivery: the board is made, or it is time to look.
@@ -51,7 +53,8 @@ pub(crate) trait Host: Send + Sync {
 impl Boards {
     pub(crate) fn new(env: Env, journal: Journal, id: Arc<str>) -> Self {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
-        Self { env, journal, id, others, exchange, host: OnceLock::new(), look_now: Notify::new() }
+        let apart = RwLock::default();
+        Self { env, journal, id, others, apart, exchange, host: OnceLock::new(), look_now: Notify::new() }
     }
 
     /// Sets the board, once it is made: no letter is read before.
@@ -65,9 +68,14 @@ impl Boards {
         Arc::clone(&self.others.read())
     }
 
-    /// Whether another board of this id lives.
+    /// Whether another board of this id lives, also one that cannot be asked.
     pub(crate) fn lives(&self, id: &str) -> bool {
-        self.others.read().iter().any(|board| *board.info.id == *id)
+        self.others.read().iter().any(|board| *board.info.id == *id) || self.apart(id).is_some()
+    }
+
+    /// Why a board that lives cannot be asked, if it is so.
+    fn apart(&self, id: &str) -> Option<String> {
+        self.apart.read().iter().find(|board| *board.info.id == *id).map(why_apart)
     }
 
     /// A board that hosts an agent: of two that are drawn, the one with fewer runs.
@@ -88,7 +96,14 @@ impl Boards {
     /// What the store reports.
     pub(crate) async fn look(&self) -> Result<bool, StorageError> {
         let boards = self.journal.boards().await?.into_iter();
-        let others: Vec<_> = boards.filter(|board| board.info.id != self.id && !board.left.is_zero()).collect();
+        let living = boards.filter(|board| board.info.id != self.id && !board.left.is_zero());
+        let (others, apart): (Vec<_>, Vec<_>) = living.partition(|board| board.info.letters == letter_form());
+        {
+            let mut known = self.apart.write();
+            let is_known = |board: &BoardEntry| known.iter().any(|known| known.session == board.session);
+            apart.iter().filter(|board| !is_known(board)).for_each(|board| tracing::warn!("{}", why_apart(board)));
+            *known = apart;
+        }
         let hosted = |boards: &[BoardEntry]| -> Vec<_> {
             boards.iter().map(|board| (Arc::clone(&board.info.id), board.info.agents.clone())).collect()
         };
@@ -96,5 +111,21 @@ impl Boards {
         let has_changed = hosted(&known) != hosted(&others);
         *known = others.into();
         Ok(has_changed)
+    }
+}
+
+/// Why this board and another one leave each other alone.
+fn why_apart(BoardEntry { name, info, .. }: &BoardEntry) -> String {
+    let (own, build) = (letter_form(), env!("CARGO_PKG_VERSION"));
+    match info.letters {
+        0 => format!(
+            "board {name} on the store cannot be read by this one (build {build}), which asks it nothing and leaves its runs alone; have both \
+             run the newer build"
+        ),
+        letters => format!(
+            "board {name} on the store (build {}) writes letters of form {letters}, and this one (build {build}) those of form {own}: neither \
+             asks the other anything; have both run the newer build",
+            info.build
+        ),
     }
 }
