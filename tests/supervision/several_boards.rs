@@ -9,7 +9,7 @@ use callboard::env::{Env, Fault};
 use callboard::messages::{Question, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{BuildError, Builder, RunHandle};
-use callboard::storage::{Journal, StorageError};
+use callboard::storage::{Journal, SessionId, Storage, StorageError};
 use futures::FutureExt;
 use serde_json::json;
 
@@ -123,6 +123,26 @@ async fn a_board_that_was_taken_over_writes_nothing_any_more_and_ends() {
     ends_with_answer(&second, run.id(), name).await;
     second.shutdown().await;
     first.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_is_refused_while_it_takes_a_run_over_quarantines_nothing() {
+    let world = World::new();
+    let second = asker(world.board()).name("second").start().await.unwrap();
+    let first = asker(hanging(&world)).start().await.unwrap();
+    let (run, _) = asked(&first).await;
+    // Between its renewal and its look at the other boards.
+    tokio::time::sleep(Duration::from_millis(15_500)).await;
+    let boards = second.boards().await.unwrap();
+    let session = boards.iter().find(|board| &*board.name == "second").unwrap().session;
+    world.storage.end_session(SessionId(session), false).await.unwrap();
+    second.ended().await;
+    assert!(second.quarantined().is_empty(), "{:?}", second.quarantined());
+    let heir = asker(world.board()).start().await.unwrap();
+    question_at(&heir, run.id()).await;
+    for board in [heir, second, first] {
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -391,6 +411,29 @@ async fn a_board_that_cannot_renew_its_lease_begins_no_step_after_two_thirds_and
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let ended = board.ended().now_or_never().unwrap().to_string();
     assert!(ended.contains("storage"), "{ended}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_does_not_begin_when_the_lease_has_run_low_since_its_intent() {
+    let (env, done) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let stopped = FaultPlan::default();
+    stopped.arm("step.begin", Fault::Wait(Duration::from_secs(12)), 1);
+    let counted = Arc::clone(&done);
+    let charger = move |turn: Turn| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let charge = async { Ok::<_, TurnError>(counted.fetch_add(1, Ordering::Relaxed)) };
+            Ok(Command::output(turn.effect("charge").run(charge).await?))
+        }
+    };
+    let board = store.board(&env.clone().with_faults(Arc::new(stopped))).agent("charger", charger);
+    let board = board.start().await.unwrap();
+    submit(&board, "charger").await;
+    store.is_mute.store(true, Ordering::Relaxed);
+    board.ended().await;
+    assert_eq!(done.load(Ordering::Relaxed), 0);
     board.shutdown().await;
 }
 
