@@ -427,6 +427,12 @@ fn of_three_heirs_one_is_killed_while_they_take_runs_over_and_the_others_continu
     held.release();
     std::fs::write(gate(&diary), []).unwrap();
     all_finish(config, &runs, &diary, 2);
+    let mut continued_by: BTreeMap<RunId, BTreeSet<String>> = BTreeMap::new();
+    for ((run, _), by) in steps(&diary) {
+        let others = by.into_iter().filter(|name| ![names[most], "a"].contains(&&**name));
+        continued_by.entry(run).or_default().extend(others);
+    }
+    assert!(continued_by.values().all(|by| by.len() == 1), "each run has one heir that lives: {continued_by:?}");
 }
 
 #[test]
