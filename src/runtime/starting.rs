@@ -72,7 +72,7 @@ impl Builder {
             build: env!("CARGO_PKG_VERSION").into(),
             began_at: env.now().wall,
             address: settings.address.clone(),
-            reads: storage::format(),
+            reads: storage::newest_format(),
             letters: letter_form(),
             process: this_process().filter(|_| storage.is_shared()),
             ..BoardInfo::default()

@@ -18,7 +18,7 @@ use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp}
 
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
-pub(crate) use self::open::{Losses, Noted, OpenNote, format};
+pub(crate) use self::open::{Losses, Noted, OpenNote, newest_format};
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::{

@@ -14,7 +14,7 @@ use crate::storage::{Entry, Expected, Key, Revision, Rider, Sequence, SessionInf
 use super::{Journal, OPEN, PAGE, run_of};
 
 /// The newest format of records that this build reads, and the one in which it writes: with one format, every board reads that.
-pub(crate) fn format() -> u32 {
+pub(crate) fn newest_format() -> u32 {
     first_format() + later_build::forms_ahead()
 }
 
@@ -92,7 +92,7 @@ impl OpenNote {
     /// The note of a run that a board of this build has begun, or takes over.
     #[must_use]
     pub(crate) fn new(owner: &str, losses: Losses) -> Self {
-        Self { owner: owner.into(), format: format(), losses }
+        Self { owner: owner.into(), format: newest_format(), losses }
     }
 
     fn to_bytes(&self) -> Arc<[u8]> {

@@ -92,7 +92,7 @@ impl Ownership {
         };
         match left {
             Some(left) => Err(LoadError::Held { owner: Arc::clone(owner), left }),
-            None if *format > storage::format() => Err(LoadError::NewerFormat { format: *format }),
+            None if *format > storage::newest_format() => Err(LoadError::NewerFormat { format: *format }),
             None => Ok(()),
         }
     }
