@@ -5,6 +5,7 @@
 
 mod clocks;
 mod faults;
+pub(crate) mod later_build;
 mod mutants;
 mod reading;
 pub(crate) mod simulated;

@@ -38,6 +38,10 @@ pub struct BoardInfo {
     /// The newest format of records that it reads. It leaves runs of newer ones to other boards.
     #[serde(default = "first_format")]
     pub reads: u32,
+    /// The form of letters that it reads and writes. Boards of different forms ask each other nothing; one whose words cannot be read at all
+    /// has the form 0.
+    #[serde(default = "first_format")]
+    pub letters: u32,
     /// The process that it is in, by which a board of the same name on the same machine sees that it is gone; `None` if that is not known.
     #[serde(default)]
     pub process: Option<Arc<str>>,

@@ -45,7 +45,7 @@ pub(super) type Observer = Box<dyn FnOnce(&Callboard) + Send>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The name of an agent or of an approval channel breaks a rule for names, or so does a role, capability, project
+    /// The name of an agent, of an approval channel or of the project breaks a rule for names, or so does a role, capability, project
     /// or namespace of an agent.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -74,6 +74,17 @@ pub enum BuildError {
     /// An agent, or a workflow that was added as an agent, could not be spawned.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The store belongs to another project ([`Builder::project`]). Nothing was written to it.
+    #[error(
+        "the store belongs to the project {of_store:?}, and this board is of the project {project:?}: give the board a store of its own, or \
+         name the project {of_store:?} if it is the same one"
+    )]
+    OtherProject {
+        /// The project of the board.
+        project: Arc<str>,
+        /// The project that the store belongs to.
+        of_store: Arc<str>,
+    },
     /// The supervision tree of the board's own actors (storage, router, channels, run supervisors) did not start.
     #[error("the board did not start: {0}")]
     Tree(#[from] StartError),
@@ -114,6 +125,28 @@ impl Builder {
     /// with each look at the others.
     pub fn board_share(mut self, share: &BoardShare) -> Self {
         self.share = Some(share.clone());
+        self
+    }
+
+    /// Names the project that the board is of, in at most 64 characters. The first name that a board gives is kept in the store, which then
+    /// refuses boards of other projects ([`BuildError::OtherProject`]); one without a project works on any store.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use callboard::prelude::*;
+    /// use callboard::env::Env;
+    /// use callboard::runtime::BuildError;
+    /// use callboard::storage::Memory;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let store = Arc::new(Memory::new(Env::system().clock()));
+    /// let of = |project: &str| Callboard::builder().storage(Arc::clone(&store)).project(project).start();
+    /// let shop = of("shop").await?;
+    /// assert!(matches!(of("garden").await, Err(BuildError::OtherProject { of_store, .. }) if &*of_store == "shop"));
+    /// # shop.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    pub fn project(mut self, name: &str) -> Self {
+        self.settings.project = Some(name.into());
         self
     }
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::actors::boards::{Ask, Unreached};
 use crate::messages::{AgentName, BoardEntry, RunId};
-use crate::storage::{FORMAT, StorageError};
+use crate::storage::{StorageError, newest_format};
 use crate::supervision::runs::queue::{HandingOver, ShardMessage};
 
 use super::handle::Callboard;
@@ -45,7 +45,7 @@ impl Callboard {
     /// Gives the runs to other boards of which no turn is at work.
     async fn hand_over(&self) {
         let board = &self.board;
-        let can_take = |other: &&BoardEntry| !other.info.is_leaving && other.info.reads >= FORMAT;
+        let can_take = |other: &&BoardEntry| !other.info.is_leaving && other.info.reads >= newest_format();
         let heirs: Vec<BoardEntry> = board.boards.others().iter().filter(can_take).cloned().collect();
         if heirs.is_empty() {
             return;

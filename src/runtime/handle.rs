@@ -458,8 +458,9 @@ fn count_if_refused(error: &SubmitError) {
 }
 
 impl Board {
+    /// Whether it takes nothing more: it ends, or it has lost its store and is about to end.
     pub(super) fn is_closed(&self) -> bool {
-        self.run_permits.is_closed()
+        self.run_permits.is_closed() || self.store_failure.get().is_some()
     }
 
     /// The agents for the names in a task's plan.

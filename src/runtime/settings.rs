@@ -16,6 +16,7 @@ use crate::supervision::runs::breaker::BreakerPolicy;
 pub(super) struct Settings {
     pub(super) name: Option<Arc<str>>,
     pub(super) address: Option<Arc<str>>,
+    pub(super) project: Option<Arc<str>>,
     pub(super) durability: Option<Durability>,
     pub(super) classifier: Classifier,
     pub(super) breaker: BreakerPolicy,
@@ -66,6 +67,7 @@ impl Default for Settings {
         Self {
             name: None,
             address: None,
+            project: None,
             durability: None,
             classifier: Classifier::None,
             breaker: BreakerPolicy::default(),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, GatewayActor};
-use crate::actors::boards::{Boards, BoardsActor};
+use crate::actors::boards::{Boards, BoardsActor, letter_form};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
     AgentSpec, BoardShare, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts,
@@ -19,7 +19,7 @@ use crate::actors::{
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
 use crate::storage::board_store::BoardStore;
-use crate::storage::{FORMAT, Journal, Memory, NewSession, SessionId, Storage, StorageError};
+use crate::storage::{self, Journal, Memory, NewSession, SessionId, Storage, StorageError};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
@@ -63,6 +63,9 @@ impl Builder {
         let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
+        if let Some(project) = &settings.project {
+            check_project(&journal, project).await?;
+        }
         let board_id: Arc<str> = env.id().to_string().into();
         let asking = channels.iter().filter(|channel| channel.asks_for_other_boards());
         let channel_names: Arc<[Arc<str>]> = asking.map(|channel| channel.name().into()).collect();
@@ -73,7 +76,8 @@ impl Builder {
             began_at: env.now().wall,
             address: settings.address.clone(),
             channels: channel_names.to_vec(),
-            reads: FORMAT,
+            reads: storage::newest_format(),
+            letters: letter_form(),
             process: this_process().filter(|_| storage.is_shared()),
             ..BoardInfo::default()
         };
@@ -356,6 +360,16 @@ impl Builder {
         }
         Ok(callboard)
     }
+}
+
+/// Checks that the store belongs to this project; one that belongs to none is this project's from now on.
+async fn check_project(journal: &Journal, project: &Arc<str>) -> Result<(), BuildError> {
+    check_name("project", project, 64)?;
+    let of_store = answer_of(journal.claim_for(project)).await?;
+    if of_store == *project {
+        return Ok(());
+    }
+    Err(BuildError::OtherProject { project: Arc::clone(project), of_store })
 }
 
 /// Whether the process of a board has ended without a word.

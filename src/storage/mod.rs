@@ -30,7 +30,9 @@ pub use self::contract::{
 pub(crate) use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};
 pub use self::error::StorageError;
 pub use self::journal::Journal;
-pub(crate) use self::journal::{CONTEXT, FORMAT, Forgotten, History, LetterNote, Listing, Losses, Noted, OpenNote};
+pub(crate) use self::journal::{
+    CONTEXT, Forgotten, History, LetterNote, Listing, Losses, Noted, OpenNote, newest_format,
+};
 pub use self::key::{Key, KeyPrefix};
 pub use self::limits::{check_append, check_put};
 pub use self::memory::Memory;

@@ -19,3 +19,4 @@ pub use self::probe::Probe;
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
 pub use self::simulation::{Effects, FaultPlan, FaultPoint, Seeds, Sim, Strikes, TestError};
+pub use crate::env::later_build::become_later_build;

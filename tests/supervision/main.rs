@@ -12,6 +12,7 @@ mod dead_letters;
 mod draining;
 mod faults;
 mod open_failures;
+mod other_builds;
 #[path = "../passing/mod.rs"]
 mod passing;
 mod placed_runs;
@@ -22,6 +23,7 @@ mod resuming;
 mod retention;
 mod several_boards;
 mod shared_inboxes;
+mod shared_store;
 mod shares;
 mod showing;
 mod tree;

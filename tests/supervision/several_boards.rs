@@ -1,31 +1,28 @@
 //! Several boards on one store: who has which runs, and what a board that is gone can still do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::env::{Env, Fault};
-use callboard::messages::{Durability, Question, RunId};
+use callboard::messages::{Question, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{BuildError, Builder, RunHandle};
-use callboard::storage::{
-    Append, Entry, Journal, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, SessionId, StorageError,
-    StorageFuture, Watch,
-};
+use callboard::storage::{Journal, Key, SessionId, Storage, StorageError};
 use futures::FutureExt;
 use serde_json::json;
 
 use crate::common::faults::FaultPlan;
 use crate::common::{World, comes_true, people};
-use crate::passing::pass_on;
+use crate::shared_store::Shared;
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// The lease, the interval of scans, and what the calls take.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15 + 2 + 1);
 
 /// A board with an agent that asks for a name, and answers with it.
-fn asker(board: Builder) -> Builder {
+pub(crate) fn asker(board: Builder) -> Builder {
     board.agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
 }
 
@@ -33,9 +30,22 @@ async fn submit(board: &Callboard, to: &str) -> RunHandle {
     board.submit(Task::new("x").to(to)).await.unwrap()
 }
 
-async fn question(run: &RunHandle) -> Question {
+/// A run of the board that waits for the answer to its question.
+pub(crate) async fn asked(board: &Callboard) -> (RunHandle, Question) {
+    let run = submit(board, "asker").await;
+    let name = question(&run).await;
+    (run, name)
+}
+
+pub(crate) async fn question(run: &RunHandle) -> Question {
     comes_true(async || !people::questions(run).await.is_empty()).await;
     people::questions(run).await.remove(0)
+}
+
+/// Answers the question of a run at this board, which the run then ends with.
+async fn ends_with_answer(board: &Callboard, run: RunId, name: Question) {
+    board.people().answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(board.run(run).result().await.unwrap().output, json!("ann"));
 }
 
 fn works_on(board: &Callboard, run: RunId) -> bool {
@@ -64,8 +74,7 @@ async fn a_running_board_takes_over_the_runs_of_one_that_is_gone() {
     let world = World::new();
     let second = asker(world.board()).start().await.unwrap();
     let first = asker(hanging(&world)).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    question(&run).await;
+    let (run, _) = asked(&first).await;
     let at = world.env.now().monotonic;
     let taken = second.run(run.id());
     let name = question_at(&second, run.id()).await;
@@ -102,8 +111,7 @@ async fn a_board_that_was_taken_over_writes_nothing_any_more_and_ends() {
         .start()
         .await
         .unwrap();
-    let run = submit(&first, "asker").await;
-    let name = question(&run).await;
+    let (run, name) = asked(&first).await;
     submit(&first, "writer").await;
     question_at(&second, run.id()).await;
     let by_then = writes.load(Ordering::Relaxed);
@@ -112,18 +120,36 @@ async fn a_board_that_was_taken_over_writes_nothing_any_more_and_ends() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(writes.load(Ordering::Relaxed), by_then, "nothing was written after it was taken over");
     first.ended().await;
-    second.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(second.run(run.id()).result().await.unwrap().output, json!("ann"));
+    ends_with_answer(&second, run.id(), name).await;
     second.shutdown().await;
     first.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_is_refused_while_it_takes_a_run_over_quarantines_nothing() {
+    let world = World::new();
+    let second = asker(world.board()).name("second").start().await.unwrap();
+    let first = asker(hanging(&world)).start().await.unwrap();
+    let (run, _) = asked(&first).await;
+    // Between its renewal and its look at the other boards.
+    tokio::time::sleep(Duration::from_millis(15_500)).await;
+    let boards = second.boards().await.unwrap();
+    let session = boards.iter().find(|board| &*board.name == "second").unwrap().session;
+    world.storage.end_session(SessionId(session), false).await.unwrap();
+    second.ended().await;
+    assert!(second.quarantined().is_empty(), "{:?}", second.quarantined());
+    let heir = asker(world.board()).start().await.unwrap();
+    question_at(&heir, run.id()).await;
+    for board in [heir, second, first] {
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_board_that_lives_keeps_its_runs() {
     let world = World::new();
     let first = asker(world.board()).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    let name = question(&run).await;
+    let (run, name) = asked(&first).await;
     let second = asker(world.board()).start().await.unwrap();
     tokio::time::sleep(HOUR).await;
     let there = second.run(run.id());
@@ -139,16 +165,14 @@ async fn a_board_that_lives_keeps_its_runs() {
 async fn runs_change_hands_at_once_when_their_board_is_shut_down() {
     let world = World::new();
     let first = asker(world.board()).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    question(&run).await;
+    let (run, _) = asked(&first).await;
     let second = asker(world.board()).start().await.unwrap();
     first.shutdown().await;
     let at = world.env.now().monotonic;
     let name = question_at(&second, run.id()).await;
     let took = world.env.now().monotonic - at;
     assert!(took <= Duration::from_secs(3), "{took:?}");
-    second.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(second.run(run.id()).result().await.unwrap().output, json!("ann"));
+    ends_with_answer(&second, run.id(), name).await;
     second.shutdown().await;
 }
 
@@ -158,9 +182,7 @@ async fn of_several_heirs_each_run_has_one() {
     let first = asker(hanging(&world)).start().await.unwrap();
     let mut runs = Vec::new();
     for _ in 0..100 {
-        let run = submit(&first, "asker").await;
-        question(&run).await;
-        runs.push(run.id());
+        runs.push(asked(&first).await.0.id());
     }
     let mut heirs = Vec::new();
     for _ in 0..3 {
@@ -243,19 +265,25 @@ async fn a_run_with_which_three_boards_have_ended_is_not_executed_by_a_fourth_un
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn many_runs_are_taken_over_with_few_calls() {
-    const RUNS: usize = 700;
-    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+/// A store with so many runs of a board that is gone.
+async fn with_stuck_runs(runs: usize) -> (Env, Arc<Shared>, Callboard) {
+    let env = Env::repeatable(1);
     let store = Shared::new(&env);
-    let first = next_that_hangs((&store, &env), "first", stuck(&begun)).await;
-    for _ in 0..RUNS {
+    let first = next_that_hangs((&store, &env), "first", stuck(&Arc::default())).await;
+    for _ in 0..runs {
         submit(&first, "stuck").await;
     }
     tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    (env, store, first)
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_runs_are_taken_over_with_few_calls() {
+    const RUNS: usize = 700;
+    let (env, store, first) = with_stuck_runs(RUNS).await;
     store.reads.store(0, Ordering::Relaxed);
     store.reads_of_many.store(0, Ordering::Relaxed);
-    let second = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    let second = stuck(&Arc::default())(store.board(&env)).start().await.unwrap();
     second.recovered().await;
     assert_eq!(second.runs_at_work().len(), RUNS);
     let reads = store.reads.load(Ordering::Relaxed);
@@ -270,15 +298,9 @@ async fn many_runs_are_taken_over_with_few_calls() {
 #[tokio::test(start_paused = true)]
 async fn runs_that_cannot_be_read_together_are_read_one_by_one() {
     const RUNS: usize = 20;
-    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
-    let store = Shared::new(&env);
-    let first = next_that_hangs((&store, &env), "first", stuck(&begun)).await;
-    for _ in 0..RUNS {
-        submit(&first, "stuck").await;
-    }
-    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    let (env, store, first) = with_stuck_runs(RUNS).await;
     store.panics_at_many.store(true, Ordering::Relaxed);
-    let second = stuck(&begun)(store.board(&env)).start().await.unwrap();
+    let second = stuck(&Arc::default())(store.board(&env)).start().await.unwrap();
     second.recovered().await;
     assert_eq!(second.runs_at_work().len(), RUNS);
     for board in [second, first] {
@@ -343,8 +365,7 @@ async fn a_run_that_gets_further_or_waits_for_people_outlives_any_number_of_boar
 async fn a_look_at_the_board_of_a_run_ends_no_board() {
     let world = World::new();
     let first = asker(hanging(&world)).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    let name = question(&run).await;
+    let (run, name) = asked(&first).await;
     let journal = Journal::new(Arc::clone(&world.storage) as _);
     assert!(journal.board_of(run.id()).await.unwrap().is_some());
     tokio::time::sleep(TAKEN_OVER_WITHIN).await;
@@ -352,78 +373,6 @@ async fn a_look_at_the_board_of_a_run_ends_no_board() {
     first.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("ann"), "it lives, and nobody has taken it for gone");
     first.shutdown().await;
-}
-
-/// A store that several processes share, whose sessions cannot be renewed while it is mute. Counts the looks at all notes of open
-/// runs, the reads of journals, and the calls that read several things at once.
-#[derive(Debug)]
-struct Shared {
-    inside: Memory,
-    is_mute: AtomicBool,
-    note_scans: AtomicU32,
-    reads: AtomicU32,
-    reads_of_many: AtomicU32,
-    /// Whether a call that reads several journals at once panics.
-    panics_at_many: AtomicBool,
-}
-
-impl Shared {
-    fn new(env: &Env) -> Arc<Self> {
-        let [note_scans, reads, reads_of_many] = [0; 3].map(AtomicU32::new);
-        let [is_mute, panics_at_many] = [false; 2].map(AtomicBool::new);
-        let inside = Memory::new(env.clock());
-        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many, panics_at_many })
-    }
-
-    fn board(self: &Arc<Self>, env: &Env) -> Builder {
-        let builder = Callboard::builder().env(env.clone()).storage(Arc::clone(self));
-        builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
-    }
-}
-
-impl Storage for Shared {
-    pass_on!(
-        inside: append, streams, purge, get, put_if_revision, delete_if_revision, watch,
-        begin_session, end_session, list_sessions, forget_session
-    );
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.inside.read(stream, from, limit)
-    }
-
-    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
-        self.reads_of_many.fetch_add(1, Ordering::Relaxed);
-        self.inside.get_many(keys)
-    }
-
-    fn read_many(
-        &self,
-        streams: &[(Key, Sequence)],
-        limit: usize,
-    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
-        self.reads_of_many.fetch_add(1, Ordering::Relaxed);
-        assert!(streams.len() < 2 || !self.panics_at_many.load(Ordering::Relaxed), "a journal makes the store panic");
-        self.inside.read_many(streams, limit)
-    }
-
-    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
-        if *prefix == Key::new(["open"]).children() {
-            self.note_scans.fetch_add(1, Ordering::Relaxed);
-        }
-        self.inside.scan(prefix, after, limit)
-    }
-
-    fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
-        if self.is_mute.load(Ordering::Relaxed) {
-            return Box::pin(std::future::pending());
-        }
-        self.inside.renew_session(id, about)
-    }
 }
 
 /// Counts steps of a second each, until it is stopped.
@@ -466,6 +415,54 @@ async fn a_board_that_cannot_renew_its_lease_begins_no_step_after_two_thirds_and
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_effect_does_not_begin_when_the_lease_has_run_low_since_its_intent() {
+    let (env, done) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let stopped = FaultPlan::default();
+    stopped.arm("step.begin", Fault::Wait(Duration::from_secs(12)), 1);
+    let counted = Arc::clone(&done);
+    let charger = move |turn: Turn| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let charge = async { Ok::<_, TurnError>(counted.fetch_add(1, Ordering::Relaxed)) };
+            Ok(Command::output(turn.effect("charge").run(charge).await?))
+        }
+    };
+    let board = store.board(&env.clone().with_faults(Arc::new(stopped))).agent("charger", charger);
+    let board = board.start().await.unwrap();
+    submit(&board, "charger").await;
+    store.is_mute.store(true, Ordering::Relaxed);
+    board.ended().await;
+    assert_eq!(done.load(Ordering::Relaxed), 0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_loses_its_lease_does_not_cancel_what_another_one_does_for_it() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    // It renews its own lease seldom.
+    let back = asker(store.board(&env)).timings(|timings| timings.lease(HOUR)).start().await.unwrap();
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "ask").await?)) };
+    let front = store.board(&env).agent("lead", lead).start().await.unwrap();
+    let run = submit(&front, "lead").await;
+    comes_true(async || !back.runs_at_work().is_empty()).await;
+    let placed = back.runs_at_work().remove(0);
+    let name = question(&placed).await;
+    store.is_mute.store(true, Ordering::Relaxed);
+    front.ended().await;
+    store.is_mute.store(false, Ordering::Relaxed);
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    assert_eq!(people::questions(&placed).await.len(), 1, "the turn goes on");
+    let heir = store.board(&env).agent("lead", lead).start().await.unwrap();
+    back.people().answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(heir.run(run.id()).result().await.unwrap().output, json!("ann"));
+    for board in [heir, back, front] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_is_renewed_late_lets_the_work_go_on() {
     let (env, steps) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
     let store = Shared::new(&env);
@@ -490,8 +487,7 @@ async fn a_run_waits_for_a_board_that_has_its_agent() {
     let env = Env::repeatable(1);
     let store = Shared::new(&env);
     let first = asker(store.board(&env)).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    question(&run).await;
+    let (run, _) = asked(&first).await;
     let without = store.board(&env).agent("other", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
     first.shutdown().await;
     tokio::time::sleep(TAKEN_OVER_WITHIN).await;
@@ -517,8 +513,7 @@ async fn a_run_waits_for_a_board_that_has_its_agent() {
         .await
         .unwrap();
     let name = question(&without.run(run.id())).await;
-    without.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(without.run(run.id()).result().await.unwrap().output, json!("ann"));
+    ends_with_answer(&without, run.id(), name).await;
     tokio::time::sleep(HOUR).await;
     assert_eq!(without.boards().await.unwrap().len(), 1, "the session of the first board is forgotten");
     without.shutdown().await;
@@ -544,36 +539,4 @@ async fn runs_in_the_memory_of_a_board_are_deleted_once_it_is_gone() {
     let notes = store.inside.scan(&Key::new(["memory"]).children(), None, 9).await.unwrap();
     assert!(notes.is_empty(), "{notes:?}");
     second.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_whose_records_are_of_a_newer_format_is_left_to_others() {
-    let world = World::new();
-    let first = asker(world.board()).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    question(&run).await;
-    let second = asker(world.board()).start().await.unwrap();
-    let all = second.boards().await.unwrap();
-    assert_eq!(all.iter().map(|board| board.info.reads).collect::<Vec<_>>(), [1, 1]);
-    // As a board of a later build would write it.
-    let key = Key::new(["open", &*run.id().0.as_simple().to_string()]);
-    let note = world.storage.get(&key).await.unwrap().unwrap();
-    let newer = [&*note.value, b"\n{\"format\":2,\"more\":\"x\"}"].concat();
-    world.storage.put_if_revision(Put::new(key.clone(), newer.into())).await.unwrap();
-    first.shutdown().await;
-    tokio::time::sleep(HOUR).await;
-    assert!(people::questions(&second.run(run.id())).await.is_empty() && second.quarantined().is_empty());
-    let unfinished = second.unfinished_runs().await.unwrap();
-    assert_eq!(unfinished.iter().map(RunHandle::id).collect::<Vec<_>>(), [run.id()], "it can be seen");
-    let third = asker(world.board()).start().await.unwrap();
-    third.recovered().await;
-    assert!(people::questions(&third.run(run.id())).await.is_empty() && third.quarantined().is_empty());
-    // Of the first format, as notes were that named none.
-    world.storage.put_if_revision(Put::new(key, note.value)).await.unwrap();
-    third.shutdown().await;
-    let third = asker(world.board()).start().await.unwrap();
-    question(&third.run(run.id())).await;
-    for board in [second, third] {
-        board.shutdown().await;
-    }
 }

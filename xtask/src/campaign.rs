@@ -105,7 +105,7 @@ const CAMPAIGNS: &[Campaign] = &[
         filter: "each_run_ends_once",
         variable: COUNT,
         unit: "faults",
-        fast: 12,
+        fast: 13,
         long: 1_000,
     },
     Campaign {

@@ -26,6 +26,7 @@ use callboard_agents::{Roles, Tools};
 use callboard_documents::toml::{self, DeTable, Fields, misfit};
 use callboard_documents::{Defect, Defects, Found};
 use callboard_postgres::PostgresConfig;
+use callboard_text::check_name;
 
 use crate::agents::arguments::{DEFAULT_CONFIG, Files};
 use crate::agents::read::{Invalid, document};
@@ -37,11 +38,16 @@ use crate::stores::database::Given;
 
 use secret_source::{SecretSource, Unusable};
 
+/// The longest name of a project, in characters, as boards have it.
+const MAX_PROJECT: usize = 64;
+
 /// The settings of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     /// The path of the file, if there is one.
     pub(crate) file: Option<String>,
+    /// The project that stores belong to.
+    pub(crate) project: Option<String>,
     pub(crate) serve: serve::Section,
     /// The roles of agents: those that are built in, and those below `roles`.
     pub(crate) roles: Roles,
@@ -169,26 +175,47 @@ pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
     })
 }
 
-/// The database that the file of settings names as the store: the file that was named, or the default one. What else is wrong with it is
+/// What the file of settings says about the store.
+#[derive(Debug, Default)]
+pub(crate) struct OfStore {
+    /// The URL of the database that it names.
+    pub(crate) url: Option<String>,
+    /// The project that the store has to belong to.
+    pub(crate) project: Option<String>,
+}
+
+/// What the file of settings says about the store: the file that was named, or the default one. What else is wrong with it is
 /// reported by commands that use it.
 ///
 /// # Errors
 /// It is no file that may be read, or no TOML, or another user may have changed the default one.
-pub(crate) fn store_of(named: Option<&Path>, default: PathBuf) -> Result<Option<String>, Failure> {
+pub(crate) fn store_of(named: Option<&Path>, default: PathBuf) -> Result<OfStore, Failure> {
     let default = Some(default).filter(|file| file.symlink_metadata().is_ok());
-    let Some((origin, text)) = document(named, default.clone())? else { return Ok(None) };
+    let Some((origin, text)) = document(named, default.clone())? else { return Ok(OfStore::default()) };
     let mut found = Found::default();
     let read = toml::read(&text, "remove what is not a setting", &mut found, |document, found| {
-        store(&mut Fields::document("the configuration", document), found)
+        let mut fields = Fields::document("the configuration", document);
+        OfStore { url: store(&mut fields, found), project: project(&mut fields, found) }
     });
     match found.or(read) {
-        Ok(Some(url)) => {
-            default.filter(|_| named.is_none()).map_or(Ok(()), |default| check_trusted(&default))?;
-            Ok(Some(url))
+        Ok(of_store) => {
+            if of_store.url.is_some() {
+                default.filter(|_| named.is_none()).map_or(Ok(()), |default| check_trusted(&default))?;
+            }
+            Ok(of_store)
         }
-        Ok(None) => Ok(None),
         Err(list) => Err(Invalid { defects: Defects::of(&origin, Some(&text), list), origin }.into()),
     }
+}
+
+/// The name of the project.
+fn project(fields: &mut Fields<'_>, found: &mut Found) -> Option<String> {
+    let (name, value) = fields.field("project")?;
+    let project = value.get_ref().as_str().filter(|project| check_name("project", project, MAX_PROJECT).is_ok());
+    if project.is_none() {
+        found.add(misfit(name, "the name of the project, in at most 64 characters", value));
+    }
+    project.map(str::to_owned)
 }
 
 /// The URL of a database. A password has no place in the file, which tools of agents can read.
@@ -221,6 +248,7 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let mut fields = Fields::document("the configuration", document);
     // What it names is used where the store is opened, by [`store_of`].
     let _ = store(&mut fields, found);
+    let project = project(&mut fields, found);
     let serve = fields.get("serve").and_then(|item| serve::Section::read(item, folder, found)).unwrap_or_default();
     let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
     let role_tools = fields.get("roles").map(role_tools::Section::read).unwrap_or_default();
@@ -246,6 +274,7 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     fields.close(found);
     Config {
         file: None,
+        project,
         serve,
         roles,
         role_tools,
@@ -297,6 +326,9 @@ mod tests {
                 "[people]\nann = { tokens = [\"laptop\"] }\n[log]\nformat = \"json\"\nfilter = \"info,callboard::audit=debug\"\n",
                 "",
             ),
+            ("project = \"shop\"", ""),
+            ("project = 1", "1:11: `project` must be the name of the project, in at most 64 characters, not 1"),
+            ("project = \" shop\"", "1:11: `project` must be the name of the project, in at most 64 characters, not"),
             ("serve = 1", "1:9: the section `serve` must be a table, not an integer"),
             (
                 "[serve]\ntrusted_proxies = [\"10.0.0.0/8\", \"proxy\"]",

@@ -35,6 +35,7 @@ fn page(stores: &[Vec<BoardEntry>], now: Timestamp) -> Page {
             differences
                 .push_str(&format!("{agent} is declared differently ({fields}) by {boards}: each uses its own\n"));
         }
+        differences.extend(apart(boards).map(|line| line + "\n"));
         for board @ BoardEntry { name, left, info, .. } in boards {
             let agents: Vec<String> = info.agents.iter().map(|agent| visible(agent.name.as_str())).collect();
             let lease = if left.is_zero() { "gone".to_owned() } else { duration(*left) };
@@ -47,6 +48,23 @@ fn page(stores: &[Vec<BoardEntry>], now: Timestamp) -> Page {
     }
     let text = if rows.is_empty() { "no board works on the store\n".to_owned() } else { lines_of(&drawn) };
     Page::new(text + &differences, rows.into())
+}
+
+/// Which boards that live cannot read each other's letters, and what to do, if some cannot.
+pub(super) fn apart(boards: &[BoardEntry]) -> Option<String> {
+    let living = || boards.iter().filter(|board| !board.left.is_zero());
+    let forms: BTreeSet<u32> = living().map(|board| board.info.letters).collect();
+    let shown = |BoardEntry { name, info, .. }: &BoardEntry| match info.letters {
+        0 => format!("{} (of an unknown build)", visible(name)),
+        letters => format!("{} (build {}, form {letters})", visible(name), visible(&info.build)),
+    };
+    (forms.len() > 1).then(|| {
+        let all: Vec<String> = living().map(shown).collect();
+        format!(
+            "boards of these builds cannot read each other's letters, and ask each other nothing: {}; have all run the newest build",
+            all.join(", ")
+        )
+    })
 }
 
 /// How boards declare an agent that is not the same on all of them.
@@ -97,8 +115,8 @@ fn row(board: &BoardEntry, differing: &BTreeMap<&AgentName, Difference<'_>>) -> 
         .collect();
     json!({
         "board": name, "session": session, "id": info.id, "build": info.build, "began_at": info.began_at.as_millis(),
-        "address": info.address, "agents": agents, "differing": differing, "channels": info.channels, "runs": info.runs,
-        "approvals": info.approvals, "is_gone": is_gone,
+        "address": info.address, "letters": info.letters, "agents": agents, "differing": differing, "channels": info.channels,
+        "runs": info.runs, "approvals": info.approvals, "is_gone": is_gone,
         "lease_left_ms": u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
     })
 }

@@ -52,7 +52,7 @@ use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswe
 use super::decide::{Detail, shown_card};
 use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
-use super::{email, matrix, telegram, webhooks};
+use super::{email, matrix, on_store, telegram, webhooks};
 
 /// The most failures that are counted in the first line.
 const MAX_FAILURES: usize = 500;
@@ -120,6 +120,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let url = url_of(local, tls.is_some());
     let builder = builder.address(settings.public_url.as_ref().unwrap_or(&url)).timings(|timings| timings.lease(LEASE));
     let builder = settings.name.iter().fold(builder, |builder, name| builder.name(name));
+    let builder = config.project.iter().fold(builder, |builder, project| builder.project(project));
     let builder =
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
     let builder = builder.groups(groups).approval_policy(move |question| approvals.consent(question));
@@ -250,7 +251,8 @@ async fn watch_over(
     let LoadedAgents { watch: mut watched, own, names, invalid, lacking, .. } = loaded;
     let waiting = resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.place())));
-    protection::warning().iter().chain(&lacking).for_each(|warning| note(warning));
+    let apart = if store.is_database() { on_store::apart(&store.boards().await?) } else { None };
+    protection::warning().iter().chain(&lacking).chain(&apart).for_each(|warning| note(warning));
     let running = count(own.len(), "agent");
     if let Some(pages) = server.pages() {
         let line = visible(&command_line("sign-in", stores.named()));

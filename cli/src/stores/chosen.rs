@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::agents::arguments::{DEFAULT_CONFIG, Files};
-use crate::config;
+use crate::config::{self, OfStore};
 use crate::page::Failure;
 use crate::values::variable;
 
@@ -24,16 +24,19 @@ impl Choice {
         self.stores_or(|| config::store_of(files.named_config().as_deref(), files.default_file(DEFAULT_CONFIG)))
     }
 
-    fn stores_or(&self, file: impl FnOnce() -> Result<Option<String>, Failure>) -> Result<Stores, Failure> {
-        if let Some(given) = &self.store {
-            return Stores::of(given, Origin::CommandLine);
-        }
-        if let Some(given) = variable(VARIABLE).map(Given::from) {
-            return Stores::of(&given, Origin::Variable);
-        }
-        match file()? {
-            Some(url) => Stores::of(&Given::Url(url), Origin::File),
-            None => Ok(Stores::Project(Project::here()?)),
+    fn stores_or(&self, file: impl FnOnce() -> Result<OfStore, Failure>) -> Result<Stores, Failure> {
+        let named = match &self.store {
+            Some(given) => Some((given.clone(), Origin::CommandLine)),
+            None => variable(VARIABLE).map(|given| (Given::from(given), Origin::Variable)),
+        };
+        match named {
+            // What is wrong with the file of settings does not matter to a folder.
+            Some((Given::Folder(folder), _)) => Ok(Stores::of_folder(&folder)),
+            Some((Given::Url(url), origin)) => Stores::of_url(&url, origin, file()?.project),
+            None => match file()? {
+                OfStore { url: Some(url), project } => Stores::of_url(&url, Origin::File, project),
+                OfStore { url: None, .. } => Ok(Stores::Project(Project::here()?)),
+            },
         }
     }
 }

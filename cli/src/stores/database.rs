@@ -39,6 +39,8 @@ pub(crate) struct Database {
     shown: PathBuf,
     origin: Origin,
     project: Project,
+    /// The name of the project that it has to belong to.
+    belongs_to: Option<String>,
 }
 
 impl Given {
@@ -88,7 +90,7 @@ impl fmt::Debug for Given {
 
 impl Database {
     /// The database of a URL. What leads to it is hidden from programs of agents.
-    pub(super) fn new(url: &str, origin: Origin) -> Result<Self, Failure> {
+    pub(super) fn new(url: &str, origin: Origin, belongs_to: Option<String>) -> Result<Self, Failure> {
         let config = PostgresConfig::from_url(url).map_err(|error| failure(&error))?;
         if config.has_password() && origin == Origin::CommandLine {
             note(
@@ -99,7 +101,7 @@ impl Database {
         for path in config.paths() {
             hide_from_programs(path.canonicalize().unwrap_or(path));
         }
-        Ok(Self { shown: config.shown_url().into(), config, origin, project: Project::here()? })
+        Ok(Self { shown: config.shown_url().into(), config, origin, project: Project::here()?, belongs_to })
     }
 
     /// Its URL, without a password.
@@ -122,7 +124,11 @@ impl Database {
 
     pub(super) async fn open(&self) -> Result<Store, Failure> {
         let opened = Postgres::connect_with(self.config.clone()).await.map_err(|error| failure(&error))?;
-        Ok(Store::of_database(&self.shown, Arc::new(opened)))
+        let store = Store::of_database(&self.shown, Arc::new(opened));
+        if let Some(project) = &self.belongs_to {
+            store.check_project(project).await?;
+        }
+        Ok(store)
     }
 
     /// Creates its schema, or brings it up to date.

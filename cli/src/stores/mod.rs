@@ -66,19 +66,21 @@ pub(crate) fn has_variable_a_password() -> bool {
 }
 
 impl Stores {
-    fn of(given: &Given, origin: Origin) -> Result<Self, Failure> {
-        match given {
-            Given::Folder(folder) => {
-                hide_from_programs(folder);
-                Ok(Self::Named(folder.clone()))
-            }
-            Given::Url(url) => Ok(Self::Database(Arc::new(Database::new(url, origin)?))),
-        }
+    fn of_folder(folder: &Path) -> Self {
+        hide_from_programs(folder);
+        Self::Named(folder.to_owned())
     }
 
-    /// The database of a URL that is an argument.
+    fn of_url(url: &str, origin: Origin, project: Option<String>) -> Result<Self, Failure> {
+        Ok(Self::Database(Arc::new(Database::new(url, origin, project)?)))
+    }
+
+    /// The store that is an argument, whichever project it belongs to.
     pub(crate) fn of_argument(given: &Given) -> Result<Self, Failure> {
-        Self::of(given, Origin::CommandLine)
+        match given {
+            Given::Folder(folder) => Ok(Self::of_folder(folder)),
+            Given::Url(url) => Self::of_url(url, Origin::CommandLine, None),
+        }
     }
 
     /// What a command line has to name with `--store` to use the same stores; `None` for the project's own.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::messages::{BoardEntry, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
-use callboard::runtime::ConversationsHandle;
+use callboard::runtime::{BuildError, ConversationsHandle};
 use callboard::storage::{Journal, Storage, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError};
 use callboard_postgres::Postgres;
@@ -146,6 +146,17 @@ impl Store {
         match &self.kind {
             Kind::Folder { shared, .. } => shared.why_not_shared(),
             Kind::Database(_) => None,
+        }
+    }
+
+    /// # Errors
+    /// The store belongs to another project. One that belongs to none is left so.
+    pub(super) async fn check_project(&self, project: &str) -> Result<(), Failure> {
+        match self.journal.project().await.map_err(Failure::of)? {
+            Some(of_store) if *of_store != *project => {
+                Err(Failure::of(BuildError::OtherProject { project: project.into(), of_store }))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 

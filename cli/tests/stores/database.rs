@@ -303,6 +303,72 @@ fn the_tour_of_the_readme_survives_the_death_of_a_machine() {
 }
 
 #[test]
+fn a_database_of_another_project_is_refused_with_what_to_do_and_left_as_it_is() {
+    let store = database("projects", "postgres");
+    let named = |name: &str| {
+        let project = project("coder", "end(turn, 'done')\n");
+        fs::write(project.folder.path().join("callboard.toml"), format!("project = \"{name}\"\n")).unwrap();
+        project
+    };
+    let (shop, garden) = (named("shop"), named("garden"));
+    done(&on(&shop, &store, &["store", "migrate"]));
+    // It belongs to nobody yet.
+    assert_eq!(done(&on(&garden, &store, &["runs", "list", "--json"])).parsed::<Vec<Value>>().len(), 0);
+    let first = serve(&shop, &store, "a");
+    let run = sent(&shop, &store, "coder");
+    assert_eq!(done(&on(&shop, &store, &["wait", &run])).out, "done\n");
+    for command in [
+        &["serve", "--listen", "127.0.0.1:0", "--name", "b"][..],
+        &["runs", "list"],
+        &["runs", "delete", &run],
+        &["send", "coder", "work"],
+        &["run", "work", "--to", "coder"],
+        &["boards"],
+    ] {
+        let refused = on(&garden, &store, command);
+        assert_eq!(refused.code, Some(2), "{command:?}: {}{}", refused.out, refused.error);
+        for wanted in
+            ["belongs to the project \"shop\"", "is of the project \"garden\"", "give the board a store of its own"]
+        {
+            assert!(refused.error.contains(wanted), "{command:?}: {}", refused.error);
+        }
+    }
+    let listed = on(&shop, &store, &["runs", "list", "--json"]);
+    assert_eq!(done(&listed).parsed::<Vec<Value>>().len(), 1);
+    assert_eq!(boards(&shop, &store), [("a".to_owned(), true, false)]);
+    // In a folder without a name, it is used.
+    assert_eq!(done(&on(&Project::new(), &store, &["wait", &run])).out, "done\n");
+    first.stop();
+}
+
+#[test]
+fn boards_of_other_builds_are_shown_with_what_to_do() {
+    let store = database("builds", "postgres");
+    let a = project("coder", "end(turn, 'done')\n");
+    done(&on(&a, &store, &["store", "migrate"]));
+    let about = json!({ "id": "other", "build": "9.1.0", "letters": 2, "agents": [{ "name": "painter" }] }).to_string();
+    let begin = async {
+        let client = connect(&store).await;
+        let statement = "SELECT callboard.begin_session($1, $2, 3600000, 'x', NULL)";
+        for (name, about) in [("newer", &*about), ("odd", "as nobody reads it")] {
+            client.query(statement, &[&name.as_bytes(), &about.as_bytes()]).await.unwrap();
+        }
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(begin);
+    let first = serve(&a, &store, "a");
+    let named = "boards of these builds cannot read each other's letters, and ask each other nothing: newer (build 9.1.0, form 2), odd (of an \
+                 unknown build), a (build 0.1.0, form 1); have all run the newest build\n";
+    let shown = done(&on(&a, &store, &["boards"])).out.clone();
+    assert!(shown.ends_with(named), "{shown}");
+    let rows: Vec<Value> = on(&a, &store, &["boards", "--json"]).parsed();
+    assert_eq!(rows.iter().map(|row| &row["letters"]).collect::<Vec<_>>(), [2, 0, 1]);
+    let refused = on(&a, &store, &["send", "painter", "work"]);
+    assert_eq!(refused.code, Some(3), "{}", refused.error);
+    let stopped = first.stop();
+    assert!(stopped.error.contains(named.trim_end()), "{}", stopped.error);
+}
+
+#[test]
 fn a_turn_that_failed_is_tried_again_from_a_machine_without_the_agent() {
     let store = database("retried", "postgres");
     let a = project(

@@ -135,30 +135,39 @@ impl Lane {
         if let Err(first) = sent {
             let trouble = first.as_ref().map_or_else(|| self.link.trouble(), Trouble::shown);
             tracing::warn!(%trouble, "a batch of writes to PostgreSQL is sent again");
-            sent = match tokio::time::timeout(limit, self.send_again(&columns, first)).await {
+            let mut last = None;
+            sent = match tokio::time::timeout(limit, self.send_again(&columns, first, &mut last)).await {
                 Ok(sent) => sent.map_err(Some),
-                Err(_) => Err(None),
+                Err(_) => {
+                    // An attempt may be under way.
+                    self.link.discard();
+                    Err(last.map(Trouble::Server))
+                }
             };
         }
         let row = sent.map_err(|trouble| match trouble {
             Some(Trouble::Storage(error)) => error,
             Some(trouble @ Trouble::Server(_)) => unavailable(&trouble.shown()),
-            None => {
-                self.link.discard();
-                unavailable(&self.link.trouble())
-            }
+            None => unavailable(&self.link.trouble()),
         })?;
         verdicts(&row, columns.len()).ok_or_else(|| unavailable("the server's answer does not fit the batch"))
     }
 
-    async fn send_again(&mut self, columns: &Columns<'_>, first: Option<Trouble>) -> Result<Row, Trouble> {
+    /// Sends a batch until it is answered. `last` has what the server took it back for, while it does.
+    async fn send_again(
+        &mut self,
+        columns: &Columns<'_>,
+        first: Option<Trouble>,
+        last: &mut Option<Error>,
+    ) -> Result<Row, Trouble> {
         let (mut waits, mut trouble) = (delays(), first);
         loop {
+            *last = None;
             match trouble {
                 None => self.link.discard(),
                 Some(Trouble::Server(error)) => match Failure::of(&error) {
                     Failure::Broken => self.link.discard(),
-                    Failure::TakenBack => {}
+                    Failure::TakenBack => *last = Some(error),
                     Failure::LaneGone => {
                         self.register().await.map_err(Trouble::Storage)?;
                         self.last_batch = 1;

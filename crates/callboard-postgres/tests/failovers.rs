@@ -5,11 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::storage::{Append, Change, Key, NewSession, Put, SessionId, Storage as _, StorageError};
+use callboard::storage::{Append, Change, Key, NewSession, Put, SessionId, Storage as _};
 use callboard_postgres::{Postgres, PostgresConfig};
 use futures::StreamExt as _;
-use futures::future::join_all;
-use support::Server;
+use support::{Server, writing};
 
 mod support;
 
@@ -57,35 +56,21 @@ async fn what_is_written_while_a_synchronous_standby_takes_over_is_there_once() 
 
     let config = config_of_both([&primary, &standby], &schema);
     let store = Arc::new(Postgres::connect_with(config.clone()).await.unwrap());
-    const WRITES: u64 = 100;
+    const RECORDS: u64 = 100;
     let (begun, mut is_begun) = tokio::sync::mpsc::channel(8);
-    let writers: Vec<_> = (0..8)
-        .map(|number| {
-            let (store, begun) = (Arc::clone(&store), begun.clone());
-            tokio::spawn(async move {
-                for expected in 0..WRITES {
-                    if expected == WRITES / 4 {
-                        begun.send(()).await.unwrap();
-                    }
-                    store.append(append(&format!("stream {number}"), expected, None)).await?;
-                }
-                Ok::<_, StorageError>(())
-            })
+    let writer = tokio::spawn(async move {
+        writing::write(&store, RECORDS, move |_, record| {
+            if record == RECORDS / 4 {
+                begun.try_send(()).unwrap();
+            }
         })
-        .collect();
+        .await;
+    });
     is_begun.recv().await.unwrap();
     primary.end();
     promote(&standby).await;
-    for written in join_all(writers).await {
-        assert_eq!(written.unwrap(), Ok(()));
-    }
-    let again = Postgres::connect_with(config).await.unwrap();
-    for number in 0..8 {
-        let records = again.read(&key(&format!("stream {number}")), 1, usize::MAX).await.unwrap();
-        let payloads: Vec<u64> =
-            records.iter().map(|record| String::from_utf8_lossy(&record.payload).parse().unwrap()).collect();
-        assert_eq!(payloads, (0..WRITES).collect::<Vec<_>>());
-    }
+    writer.await.unwrap();
+    writing::check(&Postgres::connect_with(config).await.unwrap(), RECORDS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use callboard::storage::{Append, Expected, Key, Put, Rider, Storage, StorageError};
 use callboard_postgres::{Postgres, PostgresConfig};
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use support::Server;
 use support::pooler::Pooler;
 use support::proxy::{Cut, Proxy};
+use support::{waits, writing};
 
 mod support;
 
@@ -90,32 +91,16 @@ async fn a_write_fails_when_the_patience_is_over_and_the_next_one_is_made_when_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_while_the_server_crashes_is_there_once() {
-    let server = Server::of_this_process();
-    let config = server.fresh().await;
+    let config = Server::of_this_process().fresh().await;
     let store = Arc::new(Postgres::connect_with(config.clone()).await.unwrap());
-    const WRITES: u64 = 400;
-    let writers = (0..8).map(|number| {
-        let store = Arc::clone(&store);
-        tokio::spawn(async move {
-            for expected in 0..WRITES {
-                if (number, expected) == (0, WRITES / 4) || (number, expected) == (1, WRITES / 2) {
-                    Server::of_this_process().crash();
-                }
-                store.append(append(&format!("stream {number}"), expected)).await?;
-            }
-            Ok::<_, StorageError>(())
-        })
-    });
-    for written in join_all(writers).await {
-        assert_eq!(written.unwrap(), Ok(()));
-    }
-    let again = Postgres::connect_with(config).await.unwrap();
-    for number in 0..8 {
-        let records = again.read(&key(&format!("stream {number}")), 1, usize::MAX).await.unwrap();
-        let payloads: Vec<u64> =
-            records.iter().map(|record| String::from_utf8_lossy(&record.payload).parse().unwrap()).collect();
-        assert_eq!(payloads, (0..WRITES).collect::<Vec<_>>());
-    }
+    const RECORDS: u64 = 400;
+    writing::write(&store, RECORDS, |stream, record| {
+        if [(0, RECORDS / 4), (1, RECORDS / 2)].contains(&(stream, record)) {
+            Server::of_this_process().crash();
+        }
+    })
+    .await;
+    writing::check(&Postgres::connect_with(config).await.unwrap(), RECORDS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,31 +109,15 @@ async fn what_is_written_while_a_pooler_is_restarted_is_there_once() {
     let pooler = Arc::new(Mutex::new(Pooler::start()));
     let config = support::config_at(pooler.lock().folder(), &schema).patience(Duration::from_secs(300));
     let store = Arc::new(Postgres::connect_with(config).await.unwrap());
-    const WRITES: u64 = 200;
-    let writers = (0..8).map(|number| {
-        let (store, pooler) = (Arc::clone(&store), Arc::clone(&pooler));
-        tokio::spawn(async move {
-            let stream = format!("stream {number}");
-            for expected in 0..WRITES {
-                if (number, expected) == (0, WRITES / 4) || (number, expected) == (1, WRITES / 2) {
-                    pooler.lock().restart();
-                }
-                store.append(append(&stream, expected)).await?;
-                let read = store.read(&key(&stream), expected + 1, 9).await?;
-                assert_eq!(read.len(), 1);
-            }
-            Ok::<_, StorageError>(())
-        })
-    });
-    for written in join_all(writers).await {
-        assert_eq!(written.unwrap(), Ok(()));
-    }
-    for number in 0..8 {
-        let records = store.read(&key(&format!("stream {number}")), 1, usize::MAX).await.unwrap();
-        let payloads: Vec<u64> =
-            records.iter().map(|record| String::from_utf8_lossy(&record.payload).parse().unwrap()).collect();
-        assert_eq!(payloads, (0..WRITES).collect::<Vec<_>>());
-    }
+    const RECORDS: u64 = 200;
+    let restarted = Arc::clone(&pooler);
+    writing::write(&store, RECORDS, move |stream, record| {
+        if [(0, RECORDS / 4), (1, RECORDS / 2)].contains(&(stream, record)) {
+            restarted.lock().restart();
+        }
+    })
+    .await;
+    writing::check(&store, RECORDS).await;
 }
 
 /// The server's files cannot grow beyond a size: what is written is refused as on a full disk.
@@ -223,14 +192,6 @@ async fn writes_that_wait_for_each_other_are_both_made() {
     assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(1), Ok(1)));
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
     while watching.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Waits until so many batches wait for locks.
-async fn waits(client: &tokio_postgres::Client, count: i64) {
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.write(%'";
-    while client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) < count {
         tokio::task::yield_now().await;
     }
 }

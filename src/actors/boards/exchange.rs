@@ -81,8 +81,11 @@ impl Question {
     /// Writes the question.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports, and [`StorageError::Unavailable`] for a board that cannot be asked.
     pub(crate) async fn send(&self, ask: Ask) -> Result<(), StorageError> {
+        if let Some(detail) = self.boards.apart(&self.board) {
+            return Err(StorageError::Unavailable { detail });
+        }
         self.boards.send(&self.address(), Content::Ask(Box::new(ask))).await
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::env::later_build;
 use crate::messages::{
     ApprovalId, Chain, ConversationId, Envelope, Pending, PendingId, Response, RunId, RunResult, Task, TraceId, Votes,
 };
@@ -23,6 +24,11 @@ pub(crate) struct Letter {
 pub(super) enum Content {
     Ask(Box<Ask>),
     Reply(Box<Reply>),
+}
+
+/// The form of letters that a board of this process reads and writes.
+pub(crate) fn letter_form() -> u32 {
+    u32::from(Letter::VERSION) + later_build::forms_ahead()
 }
 
 impl Stored for Letter {

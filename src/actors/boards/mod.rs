@@ -24,7 +24,7 @@ use crate::storage::{Journal, StorageError};
 
 pub(crate) use actor::BoardsActor;
 pub(crate) use exchange::{Address, Question, Unreached};
-pub(crate) use letter::{Ask, Reply, Sendable};
+pub(crate) use letter::{Ask, Reply, Sendable, letter_form};
 pub use share::{BoardShare, ShareReading};
 
 use exchange::Exchange;
@@ -43,6 +43,8 @@ pub(crate) struct Boards {
     looks: (AtomicU64, AtomicU64),
     /// Whether another board was there at any look.
     has_met_others: AtomicBool,
+    /// Other boards that live, and whose letters this one cannot read, nor they its.
+    apart: RwLock<Vec<BoardEntry>>,
     exchange: Exchange,
     host: OnceLock<Box<dyn Host>>,
     /// Wakes the delivery: the board is made, or it is time to look.
@@ -68,7 +70,8 @@ impl Boards {
         let (others, exchange) = (RwLock::new([].into()), Exchange::default());
         let (looks, host) = Default::default();
         let (has_met_others, look_now, has_read) = (AtomicBool::new(false), Notify::new(), Notify::new());
-        Self { env, journal, id, others, share, looks, has_met_others, exchange, host, look_now, has_read }
+        let apart = RwLock::default();
+        Self { env, journal, id, others, apart, share, looks, has_met_others, exchange, host, look_now, has_read }
     }
 
     /// Whether another board has worked on the store while this one did: the store may have what this board has not seen happen.
@@ -87,9 +90,14 @@ impl Boards {
         Arc::clone(&self.others.read())
     }
 
-    /// Whether another board of this id lives.
+    /// Whether another board of this id lives, also one that cannot be asked.
     pub(crate) fn lives(&self, id: &str) -> bool {
-        self.others.read().iter().any(|board| *board.info.id == *id)
+        self.others.read().iter().any(|board| *board.info.id == *id) || self.apart(id).is_some()
+    }
+
+    /// Why a board that lives cannot be asked, if it is so.
+    fn apart(&self, id: &str) -> Option<String> {
+        self.apart.read().iter().find(|board| *board.info.id == *id).map(why_apart)
     }
 
     /// A board that hosts an agent, and is not being shut down: of two that are drawn, the one with fewer runs.
@@ -114,8 +122,11 @@ impl Boards {
         let hosts = |board: &&BoardEntry| !board.info.agents.is_empty();
         // Of boards that begin at the same time, all but the first one that is written see another here.
         let me = boards.iter().filter(hosts).any(|board| board.info.id == self.id);
-        let others: Vec<_> =
+        let living: Vec<_> =
             boards.into_iter().filter(|board| board.info.id != self.id && !board.left.is_zero()).collect();
+        let hosting = living.iter().filter(hosts).count();
+        let (others, apart): (Vec<_>, Vec<_>) =
+            living.into_iter().partition(|board| board.info.letters == letter_form());
         let hosted = |boards: &[BoardEntry]| -> Vec<_> {
             boards.iter().map(|board| (Arc::clone(&board.info.id), board.info.agents.clone())).collect()
         };
@@ -123,11 +134,33 @@ impl Boards {
         if self.looks.1.fetch_max(look, Ordering::Relaxed) > look {
             return Ok(false);
         }
+        {
+            let mut known = self.apart.write();
+            let is_known = |board: &BoardEntry| known.iter().any(|known| known.session == board.session);
+            apart.iter().filter(|board| !is_known(board)).for_each(|board| tracing::warn!("{}", why_apart(board)));
+            *known = apart;
+        }
         let (share, look_every) = &self.share;
-        share.look(others.iter().filter(hosts).count(), me.then_some(&self.id), *look_every);
+        share.look(hosting, me.then_some(&self.id), *look_every);
         let has_changed = hosted(&known) != hosted(&others);
         self.has_met_others.fetch_or(!others.is_empty(), Ordering::Relaxed);
         *known = others.into();
         Ok(has_changed)
+    }
+}
+
+/// Why this board and another one leave each other alone.
+fn why_apart(BoardEntry { name, info, .. }: &BoardEntry) -> String {
+    let (own, build) = (letter_form(), env!("CARGO_PKG_VERSION"));
+    match info.letters {
+        0 => format!(
+            "board {name} on the store cannot be read by this one (build {build}), which asks it nothing and leaves its runs alone; have both \
+             run the newer build"
+        ),
+        letters => format!(
+            "board {name} on the store (build {}) writes letters of form {letters}, and this one (build {build}) those of form {own}: neither \
+             asks the other anything; have both run the newer build",
+            info.build
+        ),
     }
 }

@@ -251,6 +251,10 @@ impl Place {
             let begun = env.slow_fault_point_of("step.begin", self.turn.agent().as_str());
             Box::pin(begun).await.map_err(TurnError::transient)?;
         }
+        // A process that was stopped continues here, long after the intent was acknowledged: others may have the run.
+        if !self.turn.shared.lease.allows_work() {
+            Box::pin(self.turn.shared.lease.allowed()).await;
+        }
         Ok(())
     }
 

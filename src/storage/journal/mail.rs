@@ -1,9 +1,11 @@
-//! What boards keep for each other: letters, and the agents that they host.
+//! What boards keep for each other: letters, the agents that they host, and the project that the store belongs to.
+
+use std::sync::Arc;
 
 use futures::TryStreamExt;
 
 use crate::messages::BoardAgent;
-use crate::storage::{Key, KeyPrefix, StorageError};
+use crate::storage::{Expected, Key, KeyPrefix, Put, StorageError};
 
 use super::Journal;
 
@@ -51,5 +53,38 @@ impl Journal {
     pub(crate) async fn known_agents(&self) -> Result<Vec<BoardAgent>, StorageError> {
         let known = self.entries(Key::new([KNOWN]).children());
         known.try_filter_map(async |(_, entry)| Ok(serde_json::from_slice(&entry.value).ok())).try_collect().await
+    }
+}
+
+/// Where the name of the project is that the store belongs to.
+const PROJECT: &str = "project";
+
+impl Journal {
+    /// The project that the store belongs to, if a board has named one ([`Builder::project`](crate::Builder::project)).
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn project(&self) -> Result<Option<Arc<str>>, StorageError> {
+        let entry = self.storage.get(&Key::new([PROJECT])).await?;
+        Ok(entry.map(|entry| String::from_utf8_lossy(&entry.value).into()))
+    }
+
+    /// The project that the store belongs to: this one, if it belonged to none.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn claim_for(&self, project: &str) -> Result<Arc<str>, StorageError> {
+        loop {
+            if let Some(of_store) = self.project().await? {
+                return Ok(of_store);
+            }
+            let put = Put { expected: Expected::Absent, ..Put::new(Key::new([PROJECT]), project.as_bytes().into()) };
+            match self.storage.put_if_revision(put).await {
+                Ok(_) => return Ok(project.into()),
+                // Another board was faster.
+                Err(StorageError::WrongRevision { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }

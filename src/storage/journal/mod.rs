@@ -21,7 +21,7 @@ use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp}
 pub(crate) use self::forgetting::Forgotten;
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
-pub(crate) use self::open::{FORMAT, Losses, Noted, OpenNote};
+pub(crate) use self::open::{Losses, Noted, OpenNote, newest_format};
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::{

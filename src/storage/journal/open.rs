@@ -8,13 +8,16 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
+use crate::env::later_build;
 use crate::messages::{BoardEntry, BoardInfo, Durability, RunEvent, RunId};
 use crate::storage::{Entry, Expected, Key, Revision, Rider, Sequence, SessionInfo, StorageError, StorageFuture};
 
 use super::{Journal, OPEN, run_of};
 
 /// The newest format of records that this build reads, and the one in which it writes: with one format, every board reads that.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) fn newest_format() -> u32 {
+    first_format() + later_build::forms_ahead()
+}
 
 /// What the note of an open run says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +97,7 @@ impl OpenNote {
     /// The note of a run that a board of this build has begun, or takes over.
     #[must_use]
     pub(crate) fn new(owner: &str, losses: Losses) -> Self {
-        Self { owner: owner.into(), format: FORMAT, losses, given_to: None }
+        Self { owner: owner.into(), format: newest_format(), losses, given_to: None }
     }
 
     fn to_bytes(&self) -> Arc<[u8]> {
@@ -109,7 +112,9 @@ impl OpenNote {
 
     fn of_bytes(value: &[u8]) -> Self {
         let text = String::from_utf8_lossy(value);
-        let Some((owner, more)) = text.split_once('\n') else { return Self::new(&text, Losses::default()) };
+        let Some((owner, more)) = text.split_once('\n') else {
+            return Self { format: first_format(), ..Self::new(&text, Losses::default()) };
+        };
         let (format, losses, given_to) = match serde_json::from_str(more) {
             Ok(More { format, lost, last, given_to }) => (format, Losses { boards: lost, last }, given_to),
             // A later build wrote it.
@@ -253,14 +258,21 @@ impl Journal {
         Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
     }
 
-    /// The session of the board of this id, unless that was forgotten.
+    /// The session of the board of this id, unless that was forgotten. One that lives and says what this build cannot read may be that of
+    /// any board.
     ///
     /// # Errors
     /// What the store reports.
     pub(crate) async fn session_of(&self, board: &str) -> Result<Option<(SessionInfo, BoardInfo)>, StorageError> {
-        let sessions = self.storage.sessions().await?.into_iter();
-        let mut boards = sessions.filter_map(|session| Some((BoardInfo::read(&session.about)?, session)));
-        Ok(boards.find(|(info, _)| &*info.id == board).map(|(info, session)| (session, info)))
+        let mut unread = None;
+        for session in self.storage.sessions().await? {
+            match BoardInfo::read(&session.about) {
+                Some(info) if *info.id == *board => return Ok(Some((session, info))),
+                None if !session.left.is_zero() => unread = Some((session, BoardInfo::default())),
+                Some(_) | None => {}
+            }
+        }
+        Ok(unread)
     }
 
     /// How long the lease of the board of this id lasts; `None` once nothing that it writes can come any more: its lease had run out,

@@ -6,6 +6,7 @@ mod plans;
 mod swarm;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use callboard::messages::{RunId, StateRules};
 use callboard::prelude::*;
@@ -14,37 +15,53 @@ use callboard::testing::{Seeds, Sim, TestError};
 use serde_json::json;
 use swarm::{Plan, board, insist, one_fault, task};
 
-async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet<RunId>, board: &Callboard) {
-    let mut runs = Vec::new();
+/// Each task is accepted by one of the boards, and all boards have its end.
+async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet<RunId>, boards: &[Callboard]) {
     for (id, plan) in tasks {
         // A node that crashed before it acknowledged a submission may not know of it: submitting again is safe.
         if !acknowledged.contains(id) {
-            insist(sim, async || board.submit(task(*id, plan)).await).await;
+            let at = match boards {
+                [only] => only,
+                several => &several[sim.below(several.len() as u64) as usize],
+            };
+            insist(sim, async || at.submit(task(*id, plan)).await).await;
             acknowledged.insert(*id);
         }
-        runs.push(board.run(*id));
     }
-    for (run, (_, plan)) in runs.iter().zip(tasks) {
-        let result = insist(sim, async || run.result().await).await;
-        assert_eq!(result.outcome, Outcome::Finished);
-        assert_eq!(result.state["count"], json!(plan.turns()));
-        let folded = Run::of(insist(sim, async || run.history().await).await, &StateRules::default()).unwrap();
-        assert_eq!(**folded.result().unwrap(), result);
+    for (id, plan) in tasks {
+        for board in boards {
+            let run = board.run(*id);
+            let result = insist(sim, async || run.result().await).await;
+            assert_eq!(result.outcome, Outcome::Finished);
+            assert_eq!(result.state["count"], json!(plan.turns()));
+            let folded = Run::of(insist(sim, async || run.history().await).await, &StateRules::default()).unwrap();
+            assert_eq!(**folded.result().unwrap(), result);
+        }
     }
 }
 
-async fn play(sim: Sim) -> Result<(), TestError> {
+/// Plays random tasks until a life without a crash has ended all of them: `fails` plans what goes wrong, and `start` starts the boards of
+/// a life.
+async fn play_on(
+    sim: &Sim,
+    fails: impl FnOnce(),
+    start: impl AsyncFn() -> (Vec<Callboard>, Option<Callboard>),
+) -> Result<(), TestError> {
     let tasks: Vec<(RunId, Plan)> =
-        (0..1 + sim.below(3)).map(|_| (RunId(sim.env().id()), Plan::random(&sim, &|_| Vec::new()))).collect();
+        (0..1 + sim.below(3)).map(|_| (RunId(sim.env().id()), Plan::random(sim, &|_| Vec::new()))).collect();
     let mut acknowledged = BTreeSet::new();
-    for _ in 0..sim.below(4) {
-        one_fault(&sim, sim.faults());
-    }
+    fails();
     loop {
         let lived = sim
             .until_crash(async {
-                let board = insist(&sim, async || board(&sim).start().await).await;
-                all_end(&sim, &tasks, &mut acknowledged, &board).await;
+                let (boards, leaving) = start().await;
+                let leave = async {
+                    if let Some(leaving) = leaving {
+                        tokio::time::sleep(Duration::from_millis(sim.below(4_000))).await;
+                        leaving.shutdown().await;
+                    }
+                };
+                tokio::join!(all_end(sim, &tasks, &mut acknowledged, &boards), leave);
                 sim.assert_nothing_left().await;
             })
             .await;
@@ -55,6 +72,11 @@ async fn play(sim: Sim) -> Result<(), TestError> {
     assert_eq!(sim.effects().count() as u64, tasks.iter().map(|(_, plan)| plan.effects()).sum::<u64>());
     sim.assert_effects_at_most_once_per_key();
     Ok(())
+}
+
+async fn play(sim: Sim) -> Result<(), TestError> {
+    let fails = || (0..sim.below(4)).for_each(|_| drop(one_fault(&sim, sim.faults())));
+    play_on(&sim, fails, async || (vec![insist(&sim, async || board(&sim).start().await).await], None)).await
 }
 
 #[test]

@@ -12,6 +12,7 @@ use callboard_postgres::{Postgres, PostgresConfig};
 use super::agents;
 use super::record::Recorder;
 use super::support;
+use super::zombie::Standstill;
 
 /// The environment variable of a board's process, with the lines of [`Life`].
 pub(crate) const BOARD: &str = "CALLBOARD_CLUSTER_BOARD";
@@ -68,8 +69,9 @@ pub(crate) fn run() {
     let Some(life) = Life::of_this_process() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        match start(&life).await {
-            Ok(board) => serve(board, &life.record).await,
+        let standstill = Standstill::default();
+        match start(&life, &standstill).await {
+            Ok(board) => serve(board, &life.record, standstill).await,
             Err(error) => say(&format!("failed {error}")),
         }
     });
@@ -78,13 +80,14 @@ pub(crate) fn run() {
 }
 
 /// Starts the board, as soon as its name is free.
-async fn start(life: &Life) -> Result<Callboard, String> {
+async fn start(life: &Life, standstill: &Standstill) -> Result<Callboard, String> {
     let recorder = Recorder::open(&life.record, &life.who(), life.number);
     loop {
         let config: PostgresConfig = support::config_at(&life.folder, &life.schema);
         let store = Postgres::connect_with(config).await.map_err(|error| error.to_string())?;
         let builder = Callboard::builder()
-            .storage(store)
+            .env(standstill.env())
+            .storage(standstill.store(store))
             .name(&life.name)
             .pool(100)
             .max_recoveries(1_000)
@@ -102,7 +105,7 @@ async fn start(life: &Life) -> Result<Callboard, String> {
     }
 }
 
-async fn serve(board: Callboard, record: &Path) {
+async fn serve(board: Callboard, record: &Path, standstill: Standstill) {
     say("ready");
     let (lines, mut read) = tokio::sync::mpsc::channel(1);
     std::thread::spawn(move || {
@@ -111,6 +114,7 @@ async fn serve(board: Callboard, record: &Path) {
     loop {
         tokio::select! {
             line = read.recv() => match line {
+                Some(line) if line == "stand still" => standstill.begin(),
                 Some(line) => drop(tokio::spawn(do_as_asked(board.clone(), line, record.to_owned()))),
                 None => break,
             },

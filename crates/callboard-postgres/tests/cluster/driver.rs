@@ -3,19 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{Display, Write as _};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::agents::KINDS;
-use crate::board::{BOARD, LINE, Life};
+use crate::board::Life;
 use crate::campaigns::Campaign;
 use crate::faults::Fault;
+use crate::process::{Event, Process, State};
 use crate::record::Recorder;
 use crate::support::Server;
 use crate::support::proxy::Proxy;
@@ -31,38 +31,11 @@ const TICK: Duration = Duration::from_millis(100);
 /// At so many looks in a row without any progress, five minutes, the campaign fails.
 const MOST_QUIET: u32 = 3_000;
 
+/// For so many looks, five seconds, a zombie whose session was ended may write on.
+const ZOMBIE_TICKS: u64 = 50;
+
 const SHORT: Duration = Duration::from_secs(2);
 const USUAL: Duration = Duration::from_secs(15);
-
-enum Event {
-    Tick,
-    Line(String, String),
-    Closed(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Starting,
-    Ready,
-    /// Stopped until its session has ended.
-    Frozen,
-    /// Cut off until its session has ended.
-    Apart,
-    /// It was killed, shuts down, or has to end because its session was ended.
-    Ending,
-    /// It has ended, and starts again with the next look.
-    Down,
-}
-
-struct Process {
-    life: Life,
-    child: Child,
-    stdin: Option<ChildStdin>,
-    state: State,
-    /// The last that it said.
-    last: String,
-    was_killed: bool,
-}
 
 struct Place {
     proxy: Proxy,
@@ -213,30 +186,7 @@ impl<'c> Driver<'c> {
             schema: self.schema.clone(),
             record: self.folder.join("record"),
         };
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_board", "--nocapture", "--quiet"])
-            .env(BOARD, life.to_lines())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.unwrap();
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
-        let (sender, who) = (self.sender.clone(), life.who());
-        std::thread::spawn(move || {
-            let mut stdout = BufReader::new(stdout);
-            let mut line = String::new();
-            while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
-                // Of one that was killed the last line may be torn.
-                if let Some(said) = line.strip_prefix(LINE).and_then(|line| line.strip_suffix('\n'))
-                    && sender.send(Event::Line(who.clone(), said.to_owned())).is_err()
-                {
-                    return;
-                }
-                line.clear();
-            }
-            let _ = sender.send(Event::Closed(who));
-        });
-        Process { life, child, stdin, state: State::Starting, last: String::new(), was_killed: false }
+        Process::start(life, &self.sender)
     }
 
     fn place_of(&self, who: &str) -> Option<usize> {
@@ -245,7 +195,8 @@ impl<'c> Driver<'c> {
 
     /// A place whose board takes questions, of those the seed's choice.
     fn any_ready(&self) -> Option<usize> {
-        let is_ready = |index: &usize| matches!(self.places[*index].process.state, State::Ready | State::Apart);
+        let is_ready =
+            |index: &usize| matches!(self.places[*index].process.state, State::Ready | State::Apart | State::Zombie);
         let ready: Vec<usize> = (0..NAMES.len()).filter(is_ready).collect();
         (!ready.is_empty()).then(|| ready[self.campaign.below(ready.len())])
     }
@@ -343,18 +294,23 @@ impl<'c> Driver<'c> {
     fn bring_about(&mut self, fault: Fault) -> bool {
         let index = self.campaign.below(NAMES.len());
         // One board at a time is away for long, so that others can end its session.
-        let is_away = |place: &Place| matches!(place.process.state, State::Frozen | State::Apart);
+        let is_away = |place: &Place| matches!(place.process.state, State::Frozen | State::Apart | State::Zombie);
         let is_possible = match fault {
-            Fault::Freeze | Fault::Apart => {
+            Fault::Freeze | Fault::Apart | Fault::Zombie => {
                 !self.places.iter().any(is_away) && self.places[index].process.state == State::Ready
             }
             Fault::Crash => self.runtime.block_on(self.client()).is_some(),
             Fault::Shutdown => self.places[index].process.state == State::Ready,
-            Fault::Kill => self.places[index].process.state != State::Down,
+            // A zombie is to meet the fence.
+            Fault::Kill => !matches!(self.places[index].process.state, State::Down | State::Zombie),
             Fault::Cut(_) => true,
         };
         if !is_possible {
             return false;
+        }
+        if fault == Fault::Zombie {
+            self.recorder.write(format_args!("zombie {}", self.places[index].process.life.who()));
+            self.ask(index, "stand still");
         }
         let place = &mut self.places[index];
         let process = &mut place.process;
@@ -368,6 +324,7 @@ impl<'c> Driver<'c> {
                 process.state = State::Apart;
                 place.proxy.set_open(false);
             }
+            Fault::Zombie => process.state = State::Zombie,
             Fault::Cut(cut) => place.proxy.cut_next(cut),
             Fault::Shutdown => {
                 process.state = State::Ending;
@@ -379,6 +336,7 @@ impl<'c> Driver<'c> {
             Fault::Kill => "kills",
             Fault::Freeze => "freezes",
             Fault::Apart => "cut off",
+            Fault::Zombie => "zombies",
             Fault::Cut(_) => "cuts",
             Fault::Shutdown => "shutdowns",
             Fault::Crash => "crashes of the database",
@@ -394,8 +352,10 @@ impl<'c> Driver<'c> {
         if !(status.success() || process.was_killed && status.signal() == Some(Signal::KILL.as_raw())) {
             self.wrong.push(format!("{who} has ended with {status}; it said {:?} last", process.last));
         }
-        if matches!(process.state, State::Ready) {
-            self.counts.add("ended by themselves");
+        match process.state {
+            State::Ready => self.counts.add("ended by themselves"),
+            State::Zombie if !process.was_killed => self.counts.add("zombies that were refused and ended"),
+            State::Starting | State::Frozen | State::Apart | State::Zombie | State::Ending | State::Down => {}
         }
         if process.state == State::Apart {
             self.places[index].proxy.set_open(true);
@@ -431,14 +391,23 @@ impl<'c> Driver<'c> {
                 self.start_again(index);
                 continue;
             }
-            if matches!(process.state, State::Frozen | State::Apart)
-                && self.runtime.block_on(self.has_ended(&process.life.name))
-            {
+            let is_away = matches!(process.state, State::Frozen | State::Apart | State::Zombie);
+            if is_away && process.fenced_at.is_none() && self.runtime.block_on(self.has_ended(&process.life.name)) {
                 self.recorder.write(format_args!("fenced {}", process.life.who()));
                 let place = &mut self.places[index];
-                place.proxy.set_open(true);
-                place.process.signal(Signal::CONT);
-                place.process.state = State::Ending;
+                place.process.fenced_at = Some(self.ticks);
+                if place.process.state != State::Zombie {
+                    place.proxy.set_open(true);
+                    place.process.signal(Signal::CONT);
+                    place.process.state = State::Ending;
+                }
+            }
+            let process = &mut self.places[index].process;
+            let is_late = process.fenced_at.is_some_and(|at| self.ticks - at == ZOMBIE_TICKS);
+            if process.state == State::Zombie && is_late {
+                // It has nothing to write, and so was refused nothing.
+                self.counts.add("zombies that were killed");
+                process.kill();
             }
         }
         self.ask_about_runs();
@@ -513,26 +482,5 @@ impl<'c> Driver<'c> {
         }
         let _ = write!(text, "\n{} faults to come; {}", self.faults.len(), self.counts);
         text
-    }
-}
-
-impl Process {
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        self.was_killed = true;
-        if self.state != State::Apart {
-            self.state = State::Ending;
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

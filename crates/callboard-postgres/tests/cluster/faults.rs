@@ -11,6 +11,8 @@ pub(crate) enum Fault {
     Freeze,
     /// A board has no connection to the database until others have ended its session.
     Apart,
+    /// A board does not notice that its lease is over: its time stands still, its renewals are lost, and it writes on.
+    Zombie,
     /// The connection with a board's next write is cut, at one of three moments.
     Cut(Cut),
     /// A board shuts down in order.
@@ -20,7 +22,7 @@ pub(crate) enum Fault {
 }
 
 /// Each as often as it is here, in turn.
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 13] = [
     Fault::Kill,
     Fault::Cut(Cut::Answer),
     Fault::Freeze,
@@ -31,11 +33,12 @@ const FAULTS: [Fault; 12] = [
     Fault::Cut(Cut::Statement),
     Fault::Apart,
     Fault::Kill,
+    Fault::Zombie,
     Fault::Cut(Cut::Unanswered),
     Fault::Kill,
 ];
 
-/// The faults of a campaign: all kinds in each dozen, which begins somewhere.
+/// The faults of a campaign: all kinds in each round, which begins somewhere.
 pub(crate) fn schedule(campaign: &Campaign, count: u64) -> Vec<Fault> {
     let first = campaign.below(FAULTS.len());
     FAULTS.iter().copied().cycle().skip(first).take(count as usize).collect()

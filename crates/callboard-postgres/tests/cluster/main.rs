@@ -1,5 +1,5 @@
 //! The campaign `cluster`: three boards in processes of their own on one database, with different agents, under load. They are killed,
-//! stopped, cut off and shut down, and the database is, again and again.
+//! stopped, cut off and shut down, or do not notice that their leases are over, and the database is killed, again and again.
 //!
 //! The oracle is outside: the driver keeps what the boards said, the boards append what they do to a file before they do it, and the
 //! end is read by a board without agents that took no part.
@@ -13,10 +13,14 @@ mod campaigns;
 mod driver;
 mod faults;
 mod history;
+#[path = "../../../../tests/passing/mod.rs"]
+mod passing;
+mod process;
 mod record;
 #[path = "../support/mod.rs"]
 mod support;
 mod verdict;
+mod zombie;
 
 use callboard::prelude::Callboard;
 use callboard_postgres::Postgres;
@@ -27,7 +31,7 @@ use support::Server;
 use verdict::Recorded;
 
 /// The faults of the fast form: one of each kind.
-const FAST: u64 = 12;
+const FAST: u64 = 13;
 
 /// Not a test: what the processes of the boards run.
 #[test]

@@ -26,12 +26,13 @@ impl Recorded {
     pub(crate) fn read(file: &Path) -> Self {
         let histories = (0..KEYS).map(|number| (agents::key(number), Vec::new())).collect();
         let mut recorded = Self { histories, ..Self::default() };
-        let mut fenced = BTreeSet::new();
+        let (mut fenced, mut zombies) = (BTreeSet::new(), BTreeSet::new());
         let text = std::fs::read_to_string(file).unwrap();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
-                ["step", who, ..] | ["effect", who, ..] if fenced.contains(who) => {
+                // What a zombie has begun is done, and not stored.
+                ["step", who, ..] | ["effect", who, ..] if fenced.contains(who) && !zombies.contains(who) => {
                     recorded.wrong.push(format!("begun by a board that was fenced: {line}"));
                 }
                 ["step", _, run, part, step, token, earlier] => {
@@ -60,6 +61,7 @@ impl Recorded {
                     let event = Event::Answered { op: op.parse().unwrap(), answer };
                     recorded.histories.entry(key.to_owned()).or_default().push(event);
                 }
+                ["zombie", who] => drop(zombies.insert(who)),
                 ["fenced", who] => {
                     fenced.insert(who);
                     let event = Event::Fenced { who: who.to_owned() };

@@ -8,11 +8,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 
+pub(crate) mod disk;
 pub(crate) mod pooler;
 pub(crate) mod proxy;
+pub(crate) mod writing;
+
+use disk::Small;
+use parking_lot::Mutex;
 
 use callboard_postgres::{Migration, PostgresConfig, migrate};
 
@@ -22,7 +27,11 @@ pub(crate) struct Server {
     pub(crate) folder: PathBuf,
     /// Who waits for its end.
     pub(crate) pid: u32,
+    log: Log,
 }
+
+/// What a server has logged since it was ready.
+type Log = Arc<Mutex<String>>;
 
 const NAME: &str = "callboard-pg-";
 
@@ -41,6 +50,11 @@ impl Server {
 
     /// Starts a server with these settings, `name=value`.
     pub(crate) fn start(settings: &[&str]) -> Self {
+        Self::start_on(Small::Nothing, settings)
+    }
+
+    /// Starts a server of which a part is on a small disk of its own.
+    pub(crate) fn start_on(small: Small, settings: &[&str]) -> Self {
         let folder = new_folder();
         let data = folder.join("data");
         let initialized = as_nobody(&program("initdb"))
@@ -49,8 +63,8 @@ impl Server {
             .output()
             .unwrap();
         assert!(initialized.status.success(), "{}", String::from_utf8_lossy(&initialized.stderr));
-        let pid = run(&folder, settings);
-        Self { folder, pid }
+        let (pid, log) = run(&folder, small, settings);
+        Self { folder, pid, log }
     }
 
     /// Starts a standby of this server, with these settings of its own.
@@ -72,8 +86,8 @@ impl Server {
             .output()
             .unwrap();
         assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
-        let pid = run(&folder, &[&format!("cluster_name={name}")]);
-        Self { folder, pid }
+        let (pid, log) = run(&folder, Small::Nothing, &[&format!("cluster_name={name}")]);
+        Self { folder, pid, log }
     }
 
     /// A configuration for the user `postgres` and this schema, through the socket.
@@ -123,6 +137,11 @@ impl Server {
         rustix::process::Pid::from_raw(lines.lines().next().unwrap().parse().unwrap()).unwrap()
     }
 
+    /// Whether the server has logged this since it was ready.
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        self.log.lock().contains(text)
+    }
+
     /// Crashes the server, which then starts again.
     pub(crate) fn crash(&self) {
         fs::write(self.folder.join("again"), "").unwrap();
@@ -147,24 +166,27 @@ fn new_folder() -> PathBuf {
 }
 
 /// Runs the server of a folder until this process ends; waits until it answers.
-fn run(folder: &Path, settings: &[&str]) -> u32 {
+fn run(folder: &Path, small: Small, settings: &[&str]) -> (u32, Log) {
     // The shell removes the folder at the end, whatever ends the server: a request, or the death of this process.
     const SCRIPT: &str = r#"
         folder=$1; shift
-        trap 'rm -f "$folder/again"; kill -QUIT $server' TERM
+        trap 'rm -f "$folder/again" "$folder/keep"; kill -QUIT $server' TERM
         while true; do
             "$0" -D "$folder/data" -k "$folder" "$@" 2>&1 & server=$!
             wait $server; wait $server
-            rm "$folder/again" 2>/dev/null || break
+            [ -e "$folder/keep" ] || rm "$folder/again" 2>/dev/null || break
         done
-        rm -rf "$folder"
+        [ -n "$CALLBOARD_KEEP_FOLDER" ] || rm -rf "$folder"
     "#;
     let (send, started) = mpsc::channel();
+    let kept = Log::default();
+    let logged = Arc::clone(&kept);
     let (folder, settings): (PathBuf, Vec<String>) =
         (folder.to_owned(), settings.iter().flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()]).collect());
     // Of a thread that lives as long as the process: the signal comes when the thread that has started a process ends.
     thread::spawn(move || {
-        let mut server = setpriv(&["--pdeathsig", "TERM"])
+        let mut server = small
+            .on_its_disk(&folder, setpriv(&["--pdeathsig", "TERM"]))
             .args(["sh", "-c", SCRIPT])
             .arg(program("postgres"))
             .arg(&folder)
@@ -194,11 +216,12 @@ fn run(folder: &Path, settings: &[&str]) -> u32 {
         let _ = send.send(if is_ready { Ok(server.id()) } else { Err(log) });
         for line in lines.map_while(Result::ok) {
             eprintln!("postgres: {line}");
+            *logged.lock() += &format!("{line}\n");
         }
         let _ = server.wait();
     });
     match started.recv() {
-        Ok(Ok(pid)) => pid,
+        Ok(Ok(pid)) => (pid, kept),
         Ok(Err(log)) => panic!("the server does not start: {log}"),
         Err(error) => panic!("the server is not started: {error}"),
     }
@@ -213,6 +236,14 @@ pub(crate) async fn connect(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     client
+}
+
+/// Waits until so many batches wait for locks.
+pub(crate) async fn waits(client: &tokio_postgres::Client, count: i64) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.write(%'";
+    while client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) < count {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn is_root() -> bool {

@@ -11,7 +11,7 @@ use foldhash::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use crate::messages::{AgentName, BoardInfo, RunId};
-use crate::storage::{FORMAT, Journal, Losses, Noted, OpenNote, SessionId, SessionInfo, StorageError};
+use crate::storage::{self, Journal, Losses, Noted, OpenNote, SessionId, SessionInfo, StorageError};
 use crate::supervision::runs::rules::errors::LoadError;
 
 /// What a board knows of its runs' owners. A cheap clone.
@@ -93,7 +93,7 @@ impl Ownership {
         };
         match left {
             Some(left) => Err(LoadError::Held { owner: Arc::clone(owner), left }),
-            None if *format > FORMAT => Err(LoadError::NewerFormat { format: *format }),
+            None if *format > storage::newest_format() => Err(LoadError::NewerFormat { format: *format }),
             None => Ok(()),
         }
     }

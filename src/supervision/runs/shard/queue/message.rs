@@ -24,7 +24,9 @@ use crate::supervision::runs::rules::snapshot::Loaded;
 pub(crate) type RecoveryBarrier = watch::Sender<()>;
 
 /// What is written with a record, made of what the record is about; nothing if it is too large to go along.
-pub(crate) struct WithRecord<T>(pub(crate) Arc<dyn Fn(&T) -> Option<Rider> + Send + Sync>);
+pub(crate) struct WithRecord<T>(pub(crate) Arc<MakeRider<T>>);
+
+type MakeRider<T> = dyn Fn(&T) -> Option<Rider> + Send + Sync;
 
 impl<T> Clone for WithRecord<T> {
     fn clone(&self) -> Self {
@@ -262,8 +264,10 @@ pub(crate) struct HandingOver {
     /// The turns that have begun here, and whether they are at work; no other begins.
     pub(crate) begun: HashMap<RunId, Vec<(u32, bool)>>,
     /// The board that a run goes to that needs these agents; `None` if there is none.
-    pub(crate) choose: Box<dyn Fn(&BTreeSet<AgentName>) -> Option<Arc<str>> + Send + Sync>,
+    pub(crate) choose: Box<Choose>,
 }
+
+type Choose = dyn Fn(&BTreeSet<AgentName>) -> Option<Arc<str>> + Send + Sync;
 
 impl fmt::Debug for HandingOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -57,6 +57,11 @@ impl RunShard {
     ) {
         let (Loaded { run: fold, last, failures }, lost) = match loaded {
             Ok((loaded, lost)) => (*loaded, lost),
+            // The board ends, and the run is its heir's.
+            Err(LoadError::Storage(error @ StorageError::Stopped { .. })) => {
+                (self.shared.on_storage_error)(&error);
+                return self.shared.roster.remove(run);
+            }
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
         let Some(fold) = fold else {
