@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::actors::boards::{Ask, Unreached};
+use crate::actors::boards::Ask;
 use crate::messages::{AgentName, BoardEntry, RunId};
 use crate::storage::{StorageError, newest_format};
 use crate::supervision::runs::queue::{HandingOver, ShardMessage};
@@ -19,6 +19,9 @@ use super::handle::Callboard;
 
 /// Between two looks for runs whose turns have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a shutdown waits for the store to take what is given away.
+const GIVEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Notes that are changed at the same time, and runs in a letter.
 const AT_ONCE: usize = 256;
@@ -34,11 +37,17 @@ impl Callboard {
         }
         // Others give it no more tasks.
         self.say_what_is_here().await;
+        let mut has_settled = false;
         loop {
-            self.hand_over().await;
-            if timeout(LOOK_EVERY, &mut settled).await.is_ok() {
-                return self.hand_over().await;
+            // What is left of a store that does not answer is taken over when this board has ended.
+            let handed_over = timeout(GIVEN_WITHIN, self.hand_over()).await;
+            if has_settled || handed_over.is_err() {
+                break;
             }
+            has_settled = timeout(LOOK_EVERY, &mut settled).await.is_ok();
+        }
+        if !has_settled {
+            let _ = settled.await;
         }
     }
 
@@ -75,9 +84,9 @@ impl Callboard {
         }
         for (to, runs) in &letters {
             for runs in runs.chunks(AT_ONCE) {
-                match board.boards.ask(to, Ask::TakeOver { runs: runs.to_vec() }).await {
-                    Ok(_) | Err(Unreached::Gone) => {}
-                    Err(Unreached::Storage(error)) => not_given(&error),
+                // The reply is not waited for: the board may be frozen.
+                if let Err(error) = board.boards.question(to).send(Ask::TakeOver { runs: runs.to_vec() }).await {
+                    not_given(&error);
                 }
             }
         }
