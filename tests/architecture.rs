@@ -15,6 +15,7 @@ const WITHOUT_RUNTIME: &[&str] = &["messages", "workflow", "supervision::runs::r
 /// there. It must not change what the library does without it.
 const TESTING: &[(&str, usize, &str)] = &[
     ("env/clocks.rs", 3, "the system's clock follows tokio's where a test has paused that"),
+    ("env/later_build.rs", 1, "how a test stands for a process of a later build"),
     ("env/simulated.rs", 1, "how the test kit says that this thread runs a simulation"),
     ("guides.rs", 2, "two guides that use it"),
     ("lib.rs", 1, "the module `testing`"),

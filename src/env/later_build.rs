@@ -1,18 +1,12 @@
 //! Whether this process stands for one of a later build: a test of boards of two builds has only one.
 
-#[cfg(any(test, feature = "testing"))]
-static IS_LATER: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IS_LATER: AtomicBool = AtomicBool::new(false);
 
 /// By how many the forms of records and letters of this process are above those of the build.
-#[cfg(any(test, feature = "testing"))]
 pub(crate) fn forms_ahead() -> u32 {
-    u32::from(IS_LATER.load(std::sync::atomic::Ordering::Relaxed))
-}
-
-/// By how many the forms of records and letters of this process are above those of the build: none.
-#[cfg(not(any(test, feature = "testing")))]
-pub(crate) const fn forms_ahead() -> u32 {
-    0
+    u32::from(IS_LATER.load(Ordering::Relaxed))
 }
 
 /// Has the boards that this process starts from now on be of a later build than this one: the records of their runs and their letters have
@@ -20,5 +14,5 @@ pub(crate) const fn forms_ahead() -> u32 {
 /// of its own.
 #[cfg(any(test, feature = "testing"))]
 pub fn become_later_build() {
-    IS_LATER.store(true, std::sync::atomic::Ordering::Relaxed);
+    IS_LATER.store(true, Ordering::Relaxed);
 }

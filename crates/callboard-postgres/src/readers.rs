@@ -1,12 +1,14 @@
 //! The connections for what is no write of a batch: reads and sessions. Each statement there may be made twice.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callboard::storage::{Key, StorageError};
+use callboard::storage::{Entry, Key, Record, Sequence, StorageError};
 use futures::StreamExt as _;
+use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::{ToSql, Type};
@@ -16,7 +18,8 @@ use crate::PostgresConfig;
 use crate::feed::Feed;
 use crate::lane::unavailable;
 use crate::link::{Failure, Link, delays, shown};
-use crate::reading::Statements;
+use crate::operation::to_server;
+use crate::reading::{self, Statements};
 
 /// What all calls that read share.
 pub(crate) struct Readers {
@@ -49,6 +52,57 @@ impl Readers {
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, StorageError> {
         self.rows_by(&self.sessions, &Key::new([]), statement(&self.statements), parameters).await
+    }
+
+    pub(crate) async fn get(&self, key: &Key) -> Result<Option<Entry>, StorageError> {
+        let (name, moment) = (key.as_bytes(), self.config.moment());
+        let parameters = [(&name as _, Type::BYTEA), (&moment as _, Type::INT8)];
+        let rows = self.rows(key, |statements| &statements.get, &parameters).await?;
+        Ok(rows.first().map(reading::entry).transpose()?.map(|(_, entry)| entry))
+    }
+
+    /// Several values by one statement, or one by one if one of them cannot be read.
+    pub(crate) async fn get_many(
+        &self,
+        keys: &[Key],
+    ) -> Result<Vec<Result<Option<Entry>, StorageError>>, StorageError> {
+        let names: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+        let moment = self.config.moment();
+        let parameters = [(&names as _, Type::BYTEA_ARRAY), (&moment as _, Type::INT8)];
+        let rows = self.rows(&Key::new([]), |statements| &statements.get_many, &parameters).await;
+        let found = rows.and_then(|rows| rows.iter().map(reading::entry).collect::<Result<HashMap<_, _>, _>>());
+        match found {
+            Ok(found) => Ok(keys.iter().map(|key| Ok(found.get(key).cloned())).collect()),
+            Err(StorageError::Corrupt { .. }) => Ok(join_all(keys.iter().map(|key| self.get(key))).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn read(&self, stream: &Key, from: Sequence, limit: i64) -> Result<Vec<Record>, StorageError> {
+        let (name, from) = (stream.as_bytes(), to_server(from));
+        let parameters = [(&name as _, Type::BYTEA), (&from as _, Type::INT8), (&limit as _, Type::INT8)];
+        let rows = self.rows(stream, |statements| &statements.read, &parameters).await?;
+        rows.iter().map(|row| reading::record(stream, row)).collect()
+    }
+
+    /// The records of several streams by one statement, or stream by stream if one of them cannot be read.
+    pub(crate) async fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: i64,
+    ) -> Result<Vec<Result<Vec<Record>, StorageError>>, StorageError> {
+        let (names, firsts): (Vec<&[u8]>, Vec<i64>) =
+            streams.iter().map(|(stream, from)| (stream.as_bytes(), to_server(*from))).unzip();
+        let parameters =
+            [(&names as _, Type::BYTEA_ARRAY), (&firsts as _, Type::INT8_ARRAY), (&limit as _, Type::INT8)];
+        let rows = self.rows(&Key::new([]), |statements| &statements.read_many, &parameters).await;
+        match rows.and_then(|rows| reading::records_of(streams, &rows)) {
+            Ok(records) => Ok(records.into_iter().map(Ok).collect()),
+            Err(StorageError::Corrupt { .. }) => {
+                Ok(join_all(streams.iter().map(|(stream, from)| self.read(stream, *from, limit))).await)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// What is never the same for two calls.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard::messages::Timestamp;
-use callboard::storage::{Entry, Key, KeyPrefix, Record, SessionId, SessionInfo, StorageError};
+use callboard::storage::{Entry, Key, KeyPrefix, Record, Sequence, SessionId, SessionInfo, StorageError};
 use tokio_postgres::Row;
 
 use crate::PostgresConfig;
@@ -15,6 +15,8 @@ pub(crate) struct Statements {
     pub(crate) streams: String,
     pub(crate) get: String,
     pub(crate) scan: String,
+    pub(crate) get_many: String,
+    pub(crate) read_many: String,
     pub(crate) begin_session: String,
     pub(crate) renew_session: String,
     pub(crate) end_session: String,
@@ -43,6 +45,17 @@ impl Statements {
                  WHERE key >= $1 AND ($2::bytea IS NULL OR key < $2) AND ($3::bytea IS NULL OR key > $3) \
                      AND (expires IS NULL OR expires > callboard.millis($4)) \
                  ORDER BY key LIMIT $5",
+            ),
+            get_many: make(
+                "SELECT key, revision, expires, value FROM callboard.entries \
+                 WHERE key = ANY($1) AND (expires IS NULL OR expires > callboard.millis($2))",
+            ),
+            read_many: make(
+                "SELECT found.sequence, found.body, wanted.number \
+                 FROM unnest($1::bytea[], $2::bigint[]) WITH ORDINALITY AS wanted (stream, first, number) \
+                 CROSS JOIN LATERAL (SELECT sequence, body FROM callboard.journal \
+                     WHERE stream = wanted.stream AND sequence >= wanted.first ORDER BY sequence LIMIT $3) AS found \
+                 ORDER BY wanted.number, found.sequence",
             ),
             begin_session: make(
                 "SELECT session, taken_about, taken_left FROM callboard.begin_session($1, $2, $3, $4, $5)",
@@ -80,6 +93,18 @@ pub(crate) fn record(stream: &Key, row: &Row) -> Result<Record, StorageError> {
     let read = || Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, &[u8]>(1)?));
     let (sequence, body) = read().map_err(|error: tokio_postgres::Error| damaged(stream.clone(), error))?;
     Ok(Record { sequence: from_server(sequence), payload: body.into() })
+}
+
+/// The records of each of these streams, of rows that have the number of the stream in the third column, from 1.
+pub(crate) fn records_of(streams: &[(Key, Sequence)], rows: &[Row]) -> Result<Vec<Vec<Record>>, StorageError> {
+    let mut records = vec![Vec::new(); streams.len()];
+    for row in rows {
+        let number: i64 = row.try_get(2).map_err(|error| damaged(Key::new([]), error))?;
+        let at = usize::try_from(number - 1).ok().filter(|at| *at < streams.len());
+        let at = at.ok_or_else(|| damaged(Key::new([]), "a row of a stream that was not asked for"))?;
+        records[at].push(record(&streams[at].0, row)?);
+    }
+    Ok(records)
 }
 
 /// The name in the first column.

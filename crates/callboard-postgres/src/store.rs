@@ -137,15 +137,17 @@ impl Storage for Postgres {
     }
 
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
-        let (stream, from, limit) = (stream.clone(), to_server(from), to_server(limit as u64));
-        self.ask(move |readers| {
-            Box::pin(async move {
-                let name = stream.as_bytes();
-                let parameters = [(&name as _, Type::BYTEA), (&from as _, Type::INT8), (&limit as _, Type::INT8)];
-                let rows = readers.rows(&stream, |statements| &statements.read, &parameters).await?;
-                rows.iter().map(|row| reading::record(&stream, row)).collect()
-            })
-        })
+        let (stream, limit) = (stream.clone(), to_server(limit as u64));
+        self.ask(move |readers| Box::pin(async move { readers.read(&stream, from, limit).await }))
+    }
+
+    fn read_many(
+        &self,
+        streams: &[(Key, Sequence)],
+        limit: usize,
+    ) -> StorageFuture<Vec<Result<Vec<Record>, StorageError>>> {
+        let (streams, limit) = (streams.to_vec(), to_server(limit as u64));
+        self.ask(move |readers| Box::pin(async move { readers.read_many(&streams, limit).await }))
     }
 
     fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
@@ -171,15 +173,13 @@ impl Storage for Postgres {
     }
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
-        let (key, moment) = (key.clone(), self.config.moment());
-        self.ask(move |readers| {
-            Box::pin(async move {
-                let name = key.as_bytes();
-                let parameters = [(&name as _, Type::BYTEA), (&moment as _, Type::INT8)];
-                let rows = readers.rows(&key, |statements| &statements.get, &parameters).await?;
-                Ok(rows.first().map(reading::entry).transpose()?.map(|(_, entry)| entry))
-            })
-        })
+        let key = key.clone();
+        self.ask(move |readers| Box::pin(async move { readers.get(&key).await }))
+    }
+
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        let keys = keys.to_vec();
+        self.ask(move |readers| Box::pin(async move { readers.get_many(&keys).await }))
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
