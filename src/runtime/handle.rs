@@ -402,18 +402,20 @@ impl Callboard {
         self.ask_queue(self.board.shards.of(run), message)
     }
 
-    /// As [`Callboard::ask_run`], with any message for one of the shards.
-    pub(super) async fn ask_queue<T>(
+    /// As [`Callboard::ask_run`], with any message for one of the shards. It is sent at once: those who wait do not hold it.
+    pub(super) fn ask_queue<T>(
         &self,
         queue: &ShardQueue,
         message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
-    ) -> Option<T> {
+    ) -> impl Future<Output = Option<T>> {
         let (reply, answer) = oneshot::channel();
         queue.enqueue(message(reply)).drain();
-        tokio::select! {
-            biased;
-            answer = answer => answer.ok(),
-            _ = async { Box::pin(self.ended()).await } => None,
+        async move {
+            tokio::select! {
+                biased;
+                answer = answer => answer.ok(),
+                _ = async { Box::pin(self.ended()).await } => None,
+            }
         }
     }
 
