@@ -345,13 +345,19 @@ impl Callboard {
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
     pub async fn take_up(&self, run: RunId) -> RunHandle {
-        let (barrier, mut read) = watch::channel(());
-        self.board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: Some(barrier) });
-        tokio::select! {
-            biased;
-            // The sender is only dropped, never used.
-            _ = read.changed() => {}
-            _ = self.ended() => {}
+        // A run with turns at other boards is left to these the first time.
+        for _ in 0..2 {
+            let (barrier, mut read) = watch::channel(());
+            self.board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: Some(barrier) });
+            tokio::select! {
+                biased;
+                // The sender is only dropped, never used.
+                _ = read.changed() => {}
+                _ = self.ended() => {}
+            }
+            if !self.board.ownership.was_left(run) {
+                break;
+            }
         }
         self.run(run)
     }

@@ -7,6 +7,7 @@ use callboard::messages::{
     Action, Authority, ConversationId, Effect, Outcome, Pending, Refusal, Response, RunEvent, SendTo,
 };
 use callboard::prelude::*;
+use callboard::runtime::Unfinished;
 use callboard::storage::{Key, Put};
 use callboard::{AnswerError, SubmitError};
 use futures::StreamExt;
@@ -248,4 +249,24 @@ async fn letters_to_a_board_that_is_gone_are_discarded() {
     let third = world.board().start().await.unwrap();
     comes_true(async || world.storage.get(&key).await.unwrap().is_none()).await;
     stop([front, third]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_with_a_turn_at_another_board_is_taken_up_where_its_other_agent_is() {
+    let world = World::new();
+    let coder = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "x").await?)) };
+    let back = world.board().name("back").agent("coder", coder).start().await.unwrap();
+    let front = world.board().name("front").shutdown_grace(Duration::ZERO).agent("lead", lead).start().await.unwrap();
+    let run = front.submit(Task::new("x").to("lead")).await.unwrap().id();
+    comes_true(async || !back.people().pending().await.is_empty()).await;
+    front.shutdown().await;
+    let next = world.board().on_unfinished(Unfinished::Leave).agent("lead", lead).start().await.unwrap();
+    let taken = next.take_up(run).await;
+    let Some(Pending::Question(question)) = back.people().pending().await.into_iter().next() else {
+        panic!("no question")
+    };
+    back.people().answer(question.id, "ann", "tester").await.unwrap();
+    assert_eq!(taken.result().await.unwrap().output, json!("ann"));
+    stop([next, back]).await;
 }

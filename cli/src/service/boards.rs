@@ -134,6 +134,18 @@ pub(crate) async fn ask_board(
     }
 }
 
+/// Sends a request to the board that takes over a run whose board is gone; `None` if there are no boards that could.
+pub(super) async fn ask_heir(
+    store: &Store,
+    request: (&str, &str),
+    body: Option<&Value>,
+) -> Result<Option<Value>, Failure> {
+    match store.is_database() && has_boards(store).await? {
+        true => ask_from_here(store, request, &[], body).await.map(Some),
+        false => Ok(None),
+    }
+}
+
 /// Sends a request to a board of this process, which asks the boards on the store.
 async fn ask_from_here(
     store: &Store,

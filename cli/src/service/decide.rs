@@ -20,7 +20,7 @@ use crate::stores::store::Store;
 use crate::waits;
 
 use super::arguments::{Answer, Approve, Deny, Pending, What};
-use super::boards::ask_board;
+use super::boards::{ask_board, ask_heir};
 use super::follow::{self, continuation, continuation_if_left, read};
 
 /// Who has decided what nobody decided in time.
@@ -207,13 +207,21 @@ async fn respond(
     let (wait, store) = find(&stores, &what.id).await?;
     let (id, run) = (wait.id(), wait.run());
     let (body, done) = response(&wait).map_err(|why| Failure::usage(format!("{id}: {why}")))?;
-    let Some(board) = store.board_of(run).await? else {
+    let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
+    let request = ("POST", &*path);
+    let answer = match store.board_of(run).await? {
+        Some(board) => Some(ask_board(&store, &board, request, Some(&body)).await?),
+        None => match ask_heir(&store, request, Some(&body)).await {
+            // No board has taken the run over.
+            Err(_) if store.board_of(run).await?.is_none() => None,
+            answer => answer?,
+        },
+    };
+    let Some(answer) = answer else {
         let line = visible(&continuation(&store, run, &stores).await?);
         let text = format!("no process works on run {}; to continue it, and decide then: {line}", short(run));
         return Err(Failure::new(Exit::Unavailable, text));
     };
-    let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
-    let answer = ask_board(&store, &board, ("POST", &path), Some(&body)).await?;
     let done = missing(&wait, &answer).unwrap_or_else(|| done.to_owned());
     Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
 }

@@ -109,7 +109,10 @@ async fn many_letters_at_once_are_one_notice() {
     while shown.len() < 400 {
         match watch.next().await.unwrap() {
             Change::Put(_, entry) => assert!(shown.insert(entry.revision), "{} is shown twice", entry.revision),
-            Change::Missed(lost) => break assert_eq!(shown.len() + lost as usize, 400),
+            Change::Missed(lost) => {
+                assert_eq!(shown.len() + lost as usize, 400);
+                break;
+            }
             Change::Deleted(key) => panic!("{key} is not deleted"),
         }
     }

@@ -173,7 +173,7 @@ impl Ownership {
     }
 
     /// Whether the run was left to others before.
-    pub(in crate::supervision::runs) fn was_left(&self, run: RunId) -> bool {
+    pub(crate) fn was_left(&self, run: RunId) -> bool {
         self.shared.unplaced.lock().contains_key(&run)
     }
 
