@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use callboard::messages::Outcome;
 use callboard::prelude::{AgentSpec, Callboard, Command, Task, Turn, TurnError};
 use callboard::runtime::Builder;
-use callboard::storage::{Append, Key, SessionId, Sled, Storage as _};
+use callboard::storage::{Append, Key, Sled, Storage as _};
 use callboard_postgres::{Postgres, PostgresConfig};
 use futures::future::join_all;
 use support::Server;
@@ -25,9 +25,6 @@ const ALONE: usize = 100;
 const WIDTH: usize = 1_000;
 const REPEATS: usize = 3;
 const SUBMITTED: usize = 10_000;
-/// Seconds between two looks of a board for others that are gone.
-const LOOKS: f64 = 2.0;
-const TAKE_OVERS: usize = 3;
 /// Delegations to another board that are under way at once.
 const DELEGATED: usize = 512;
 
@@ -97,31 +94,6 @@ async fn submit(board: &Callboard) -> f64 {
     let took = began.elapsed().as_secs_f64();
     join_all(runs.into_iter().map(|run| async move { run.unwrap().result().await.unwrap() })).await;
     took
-}
-
-/// The time from the end of a board's session until another board works on its runs, which wait for people. It has the time until the
-/// next look for such boards in it, which are [`LOOKS`] apart.
-async fn take_over(config: &PostgresConfig, store: &Postgres, heir: &Callboard) -> f64 {
-    let lost = board(config, "lost", waiters(chains())).await;
-    let submitted = (0..SUBMITTED).map(|_| lost.submit(Task::new("x").to("waiter")));
-    join_all(submitted).await.into_iter().for_each(|run| drop(run.unwrap()));
-    let entry = heir.boards().await.unwrap().into_iter().find(|board| &*board.name == "lost").unwrap();
-    let began = Instant::now();
-    store.end_session(SessionId(entry.session), false).await.unwrap();
-    while heir.runs_at_work().len() < SUBMITTED {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    let took = began.elapsed().as_secs_f64();
-    join_all(heir.runs_at_work().iter().map(|run| run.cancel("measured")))
-        .await
-        .into_iter()
-        .for_each(|was| assert!(was.unwrap()));
-    lost.shutdown().await;
-    took
-}
-
-fn waiters(builder: Builder) -> Builder {
-    builder.agent("waiter", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
 }
 
 /// A turn that delegates to an agent of another board, and has the seconds that this took as its output.
@@ -220,7 +192,7 @@ async fn main() {
     let far = AgentSpec::new("far", |_: Turn| async { Ok(Command::output(1)) }).concurrency(DELEGATED);
     let other = board(&config, "other", chains().with(far)).await;
     let asker = AgentSpec::new("asker", ask).concurrency(DELEGATED);
-    let one = board(&config, "one", waiters(chains().pool(DELEGATED).with(asker))).await;
+    let one = board(&config, "one", chains().pool(DELEGATED).with(asker)).await;
     let folder = tempfile::tempdir().unwrap();
     let disk = chains().storage(Sled::open(folder.path()).unwrap()).start().await.unwrap();
 
@@ -243,11 +215,6 @@ async fn main() {
             measured.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         }
     }
-    let mut taken_over = Vec::new();
-    for _ in 0..TAKE_OVERS {
-        taken_over.push(take_over(&config, &store, &one).await);
-    }
-    let taken_over = median(taken_over);
     let [
         inserts,
         appends,
@@ -290,13 +257,6 @@ async fn main() {
         "at most 4 ms",
     );
     row("  512 under way", format!("{delegate_at_once:.0}/s"), "", None, "at least 6,000/s");
-    row(
-        "10,000 open runs of a lost board, taken over",
-        millis(taken_over),
-        "the time between two looks",
-        Some(taken_over / LOOKS),
-        "at most 3,000 ms",
-    );
     for board in [one, other, disk] {
         tokio::time::timeout(Duration::from_secs(60), board.shutdown()).await.unwrap();
     }
