@@ -69,7 +69,7 @@ async fn runs_between_turns_go_to_another_board_while_a_turn_finishes() {
     });
     timeout(SOON, comes_true(async || works_on(&second, &waits))).await.unwrap();
     assert!(!leaving.is_finished() && works_on(&first, &works) && !works_on(&first, &waits));
-    // Tasks for agents of both go on arriving at the board that stays, also by way of the one that leaves.
+    // The run that moved continues before the board that it came from has ended.
     answer(&second, &waits).await;
 
     leaving.await.unwrap();

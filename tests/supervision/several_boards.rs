@@ -453,7 +453,7 @@ async fn a_board_that_loses_its_lease_does_not_cancel_what_another_one_does_for_
     front.ended().await;
     store.is_mute.store(false, Ordering::Relaxed);
     tokio::time::sleep(TAKEN_OVER_WITHIN).await;
-    assert_eq!(people::questions(&placed).await.len(), 1, "the turn goes on");
+    assert_eq!(people::questions(&placed).await.len(), 1, "the turn continues");
     let heir = store.board(&env).agent("lead", lead).start().await.unwrap();
     back.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(heir.run(run.id()).result().await.unwrap().output, json!("ann"));
