@@ -90,6 +90,9 @@ pub enum RunEvent {
         /// If a limit of a day counts the call: the day, from 1970-01-01, and the board of whose part of that limit it is.
         #[serde(skip)]
         charged: Option<(u32, Arc<str>)>,
+        /// They are set aside for a run at another board that takes the turn. From then on the turn is taken by that run alone.
+        #[serde(skip)]
+        is_share: bool,
     },
     /// A call reported what it used, or is known not to have been sent (`None`).
     Settled {
@@ -470,6 +473,8 @@ pub(crate) enum Beside {
     Votes(Vec<Vote>),
     /// [`RunEvent::StepFinished`] and [`RunEvent::IntentRecorded`]: it is a use of a tool.
     OfTool,
+    /// [`RunEvent::Reserved`]: it is the share of a run that takes the turn, and what that may cost.
+    Share { cost: Option<Cost> },
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -623,6 +628,7 @@ impl RunEvent {
             Self::Reserved { cost, charged: Some((day, board)), .. } => {
                 Some(Beside::Charged { cost: *cost, day: *day, board: Arc::clone(board) })
             }
+            Self::Reserved { cost, is_share: true, .. } => Some(Beside::Share { cost: *cost }),
             Self::Reserved { cost, .. } => cost.map(Beside::Cost),
             Self::Settled { is_of_run: true, .. } => Some(Beside::OfRun),
             Self::Settled { model, .. } => model.clone().map(Beside::Model),
@@ -657,6 +663,11 @@ impl RunEvent {
             Beside::Charged { cost: stored, day, board } => {
                 if let Self::Reserved { cost, charged, .. } = self {
                     (*cost, *charged) = (stored, Some((day, board)));
+                }
+            }
+            Beside::Share { cost: stored } => {
+                if let Self::Reserved { cost, is_share, .. } = self {
+                    (*cost, *is_share) = (stored, true);
                 }
             }
             Beside::Votes(votes) => {

@@ -526,7 +526,7 @@ impl Board {
     }
 
     /// Checks that this board has the agent, and that it is not stopped: new tasks do not wait for a stopped agent.
-    fn check_is_here(&self, agent: &AgentName) -> Result<(), Refusal> {
+    pub(super) fn check_is_here(&self, agent: &AgentName) -> Result<(), Refusal> {
         if self.router.is_elsewhere(agent) {
             return Err(Refusal::UnknownAgent { target: agent.to_string(), nearest: None });
         }

@@ -10,14 +10,14 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::boards::{Ask, Question, Reply, Unreached};
 use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
-use crate::messages::{AgentName, Command, Limits, Refusal, RunId, RunResult, Task, TurnId};
+use crate::messages::{AgentName, Chain, Command, Limits, Refusal, RunId, RunResult, Task, TraceId, TurnId};
 use crate::storage::StorageError;
 
 use crate::supervision::runs::queue::WithRecord;
 use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::run::Run;
 
-use super::handle::{Board, Callboard};
+use super::handle::{Board, Callboard, Lineage};
 use super::workflow_agents::{Begun, command, not_begun};
 
 /// How long a turn at another board may take, if neither its run nor its delegation has a deadline.
@@ -53,11 +53,6 @@ impl Agent for AgentElsewhere {
 pub(super) struct PlacedTurns(pub(super) Weak<Board>);
 
 impl TurnsElsewhere for PlacedTurns {
-    fn has_begun(&self, turn: TurnId) -> BoxFuture<'static, Result<bool, TurnError>> {
-        let board = callboard(&self.0);
-        async move { Ok(board?.board.journal.has(run_of(turn)).await?) }.boxed()
-    }
-
     fn take(&self, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
         let board = callboard(&self.0);
         async move { board?.take_turn_elsewhere(turn).await }.boxed()
@@ -77,14 +72,16 @@ impl Callboard {
                 "the turn had begun where {agent} was: a board that has the agent can continue it, and no other"
             )));
         }
-        let ask = self.placed_ask(run, &turn);
-        let other = if has_begun { None } else { boards.hosting(turn.agent()) };
+        let asked_for = self.asked_for(run, &turn);
+        let is_asked = !has_begun && self.board.check_is_here(turn.agent()).is_err();
+        let other = if is_asked { boards.hosting(turn.agent()) } else { None };
         let mut asked = Asked { question: other.map(|other| boards.question(&other.info.id)), is_sent: false };
         let is_written = Arc::new(AtomicBool::new(false));
         let with_share = asked.question.as_ref().map(|question| {
-            let (address, ask, is_written) = (question.address(), Arc::clone(&ask), Arc::clone(&is_written));
+            let (address, asked_for, is_written) =
+                (question.address(), Arc::clone(&asked_for), Arc::clone(&is_written));
             WithRecord(Arc::new(move |share: &Share| {
-                let letter = address.question(ask(share))?;
+                let letter = address.question(asked_for(share).ask())?;
                 is_written.store(true, Ordering::Release);
                 Some(letter)
             }))
@@ -100,7 +97,8 @@ impl Callboard {
             }
         };
         asked.is_sent = reserved.is_new() && is_written.load(Ordering::Acquire);
-        let ended = turn.waiting_for(self.ended_elsewhere(turn.agent(), (run, has_begun), ask(&share), asked)).await;
+        let ended =
+            turn.waiting_for(self.ended_elsewhere(turn.agent(), (run, has_begun), asked_for(&share), asked)).await;
         begun.has_ended = !matches!(ended, Err(Unended::Unknown(_)));
         match ended {
             Ok(result) => {
@@ -129,21 +127,15 @@ impl Callboard {
         }
     }
 
-    /// What a board is asked that is to take a turn, by the share of the budget that it has.
-    fn placed_ask(&self, run: RunId, turn: &Turn) -> Arc<dyn Fn(&Share) -> Ask + Send + Sync> {
+    /// The run that a board is asked for which is to take a turn, by the share of the budget that it has.
+    fn asked_for(&self, run: RunId, turn: &Turn) -> Arc<dyn Fn(&Share) -> AskedFor + Send + Sync> {
         let limits = turn.task().limits.clone().unwrap_or_default();
         let handoffs = limits.handoffs.saturating_sub(turn.metrics().handoffs);
         let task = self.placed_task(run, turn, Limits { handoffs, ..limits.clone() });
         let lineage = (turn.chain().clone(), turn.trace());
         Arc::new(move |Share { tokens, cost }| {
             let limits = Limits { tokens: *tokens, cost: *cost, handoffs, ..limits.clone() };
-            Ask::Submit {
-                task: Box::new(Task { limits: Some(limits), ..task.clone() }),
-                conversation: None,
-                lineage: Some(lineage.clone()),
-                waits_for_room: false,
-                waits_for_end: true,
-            }
+            AskedFor { task: Task { limits: Some(limits), ..task.clone() }, lineage: lineage.clone() }
         })
     }
 
@@ -175,7 +167,7 @@ impl Callboard {
         &self,
         agent: &AgentName,
         (run, mut may_be_there): (RunId, bool),
-        ask: Ask,
+        asked_for: AskedFor,
         mut asked: Asked,
     ) -> Result<RunResult, Unended> {
         let board = &self.board;
@@ -185,6 +177,15 @@ impl Callboard {
                 return self.run(run).result().await.map_err(|error| Unended::Unknown(error.into()));
             }
             may_be_there = true;
+            if board.check_is_here(agent).is_ok() {
+                // This board has the agent by now. The run is another one still, which a board that was asked may begin first.
+                let AskedFor { mut task, lineage: (chain, trace) } = asked_for;
+                let lineage = Box::new(Lineage { chain, trace, at_end: None });
+                return match self.try_accept(&mut task, Some(lineage)).await {
+                    Ok(run) => run.result().await.map_err(|error| Unended::Unknown(error.into())),
+                    Err(error) => Err(Unended::Refused(not_begun(error))),
+                };
+            }
             let question =
                 asked.question.take().or_else(|| Some(board.boards.question(&board.boards.hosting(agent)?.info.id)));
             let Some(question) = question else {
@@ -199,7 +200,7 @@ impl Callboard {
             };
             without_board_since = None;
             if !std::mem::take(&mut asked.is_sent) {
-                question.send(ask.clone()).await.map_err(Unended::storage)?;
+                question.send(asked_for.ask()).await.map_err(Unended::storage)?;
             }
             match question.reply().await {
                 Ok(Reply::Ended(result)) => return Ok(*result),
@@ -207,6 +208,24 @@ impl Callboard {
                 // It has ended before the run, which may be there.
                 Ok(_) | Err(Unreached::Gone | Unreached::Storage(_)) => tokio::time::sleep(LOOK_EVERY).await,
             }
+        }
+    }
+}
+
+/// The run of a turn that another board is to take.
+struct AskedFor {
+    task: Task,
+    lineage: (Chain, TraceId),
+}
+
+impl AskedFor {
+    fn ask(&self) -> Ask {
+        Ask::Submit {
+            task: Box::new(self.task.clone()),
+            conversation: None,
+            lineage: Some(self.lineage.clone()),
+            waits_for_room: false,
+            waits_for_end: true,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! What a board shows of agents and runs of the other boards on its store.
 
+use std::time::Duration;
+
 use callboard::messages::{Complexity, SendTo};
 use callboard::prelude::*;
+use callboard::storage::{Key, NewSession, Storage};
 use callboard::workflow::{Node, Workflow};
 use serde_json::json;
 
@@ -56,4 +59,34 @@ async fn the_boards_of_an_agent_are_those_that_live_and_host_it() {
     for board in [a, c] {
         board.shutdown().await;
     }
+}
+
+/// A board with the agent `shout` that lives and reads no letter.
+async fn silent_board(world: &World) -> Key {
+    let board = world.board().agent("shout", shout).start().await.unwrap();
+    let about = world.storage.sessions().await.unwrap().remove(0).about;
+    let about = String::from_utf8_lossy(&about).replace(board.id(), "silent");
+    board.shutdown().await;
+    let new = NewSession { name: "silent".into(), about: about.as_bytes().into(), lease: Duration::from_secs(60) };
+    world.storage.begin_session(new).await.unwrap();
+    Key::new(["mail", "silent"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_another_board_was_asked_for_is_taken_by_that_run_alone_also_where_the_heir_has_its_agent() {
+    let world = World::new();
+    let mail = silent_board(&world).await;
+    let lead = |_: Turn| async { Ok(Command::new().goto_many([SendTo::new("shout", "a")])) };
+    let front = world.board().agent("lead", lead).start().await.unwrap();
+    let letters = async || world.storage.scan(&mail.children(), None, 9).await.unwrap().len();
+    let before = letters().await;
+    let run = front.submit(Task::new("x").to("lead")).await.unwrap().id();
+    comes_true(async || letters().await > before).await;
+    front.shutdown().await;
+
+    let heir = world.board().agent("lead", lead).agent("shout", shout).start().await.unwrap();
+    assert_eq!(heir.run(run).result().await.unwrap().output, json!(["A"]));
+    let children = heir.run(run).children().await.unwrap();
+    assert_eq!(children.len(), 1, "the silent board would begin the turn once more");
+    heir.shutdown().await;
 }

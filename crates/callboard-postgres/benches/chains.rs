@@ -1,5 +1,6 @@
 //! What durable chains of three turns cost with a store in PostgreSQL, compared with one-row inserts and with the store on disk:
-//! `cargo bench -p callboard-postgres`. It starts a server of its own; server, boards and both stores share the machine.
+//! `cargo bench -p callboard-postgres`, or `… -- delegation` for the rows whose names contain a word. It starts a server of its own;
+//! server, boards and both stores share the machine.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use callboard::messages::Outcome;
 use callboard::prelude::{AgentSpec, Callboard, Command, Task, Turn, TurnError};
 use callboard::runtime::Builder;
-use callboard::storage::{Append, Key, Sled, Storage as _};
+use callboard::storage::{Append, Key, SessionId, Sled, Storage as _};
 use callboard_postgres::{Postgres, PostgresConfig};
 use futures::future::join_all;
 use support::Server;
@@ -25,6 +26,8 @@ const ALONE: usize = 100;
 const WIDTH: usize = 1_000;
 const REPEATS: usize = 3;
 const SUBMITTED: usize = 10_000;
+/// Take-overs; each needs a lost board with [`SUBMITTED`] runs.
+const TAKE_OVERS: usize = 3;
 /// Delegations to another board that are under way at once.
 const DELEGATED: usize = 512;
 
@@ -94,6 +97,35 @@ async fn submit(board: &Callboard) -> f64 {
     let took = began.elapsed().as_secs_f64();
     join_all(runs.into_iter().map(|run| async move { run.unwrap().result().await.unwrap() })).await;
     took
+}
+
+/// The time until another board works on the runs of a board whose session has ended, from that end and from the next look for such
+/// boards, which are 2 s apart. The runs wait for people.
+async fn take_over(server: &Server) -> (f64, f64) {
+    let config = server.fresh().await;
+    let store = Postgres::connect_with(config.clone()).await.unwrap();
+    let lost = board(&config, "lost", waiters()).await;
+    let heir = board(&config, "heir", waiters()).await;
+    let submitted = (0..SUBMITTED).map(|_| lost.submit(Task::new("x").to("waiter")));
+    join_all(submitted).await.into_iter().for_each(|run| drop(run.unwrap()));
+    let entry = heir.boards().await.unwrap().into_iter().find(|board| &*board.name == "lost").unwrap();
+    let began = Instant::now();
+    store.end_session(SessionId(entry.session), false).await.unwrap();
+    let mut found = None;
+    while heir.load().runs < SUBMITTED {
+        if !heir.runs_at_work().is_empty() {
+            found.get_or_insert_with(Instant::now);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let took = (began.elapsed().as_secs_f64(), found.unwrap_or(began).elapsed().as_secs_f64());
+    heir.shutdown().await;
+    lost.shutdown().await;
+    took
+}
+
+fn waiters() -> Builder {
+    chains().agent("waiter", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
 }
 
 /// A turn that delegates to an agent of another board, and has the seconds that this took as its output.
@@ -179,13 +211,40 @@ async fn board(config: &PostgresConfig, name: &str, agents: Builder) -> Callboar
     agents.storage(store).name(name).start().await.unwrap()
 }
 
-fn row(name: &str, value: String, compared: &str, ratio: Option<f64>, target: &str) {
-    let ratio = ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
-    println!("{name:<46} {value:>14}  {compared:<34} {ratio:>6}  {target}");
+/// The rows: what is measured, its unit, what it is compared with, and the target.
+const ROWS: [(&str, Unit, Option<usize>, &str); 12] = [
+    ("four one-row inserts on one connection", Unit::Time, None, ""),
+    ("four appends to the store", Unit::Time, Some(0), ""),
+    ("durable chain, one at a time", Unit::Time, Some(0), "at most 1.6"),
+    ("durable chain on disk, one at a time", Unit::Time, Some(0), ""),
+    ("durable chain, 1,000 at once", Unit::Rate, Some(6), "at least 10,000/s"),
+    ("durable chain, 500 at once at each of two boards", Unit::Rate, Some(4), "at least 1.1"),
+    ("durable chain on disk, 1,000 at once", Unit::Rate, None, ""),
+    ("10,000 submitted at once, acknowledged", Unit::Time, None, "at most 1,000 ms"),
+    ("delegation to another board, one at a time", Unit::Time, Some(0), "at most 4 ms"),
+    ("delegation to another board, 512 under way", Unit::Rate, None, "at least 6,000/s"),
+    ("take-over of 10,000 runs", Unit::Time, None, "at most 3,000 ms"),
+    ("take-over of 10,000 runs, from when it is due", Unit::Time, None, "at most 1,000 ms"),
+];
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Time,
+    Rate,
+}
+
+impl Unit {
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::Time => format!("{:.2} ms", value * 1e3),
+            Self::Rate => format!("{value:.0}/s"),
+        }
+    }
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with("--")).unwrap_or_default();
     let server = Server::start(&["shared_buffers=256MB", "max_wal_size=2GB", "checkpoint_timeout=30min"]);
     let config = server.fresh().await;
     let raw = Inserts::start(server.url());
@@ -197,66 +256,46 @@ async fn main() {
     let disk = chains().storage(Sled::open(folder.path()).unwrap()).start().await.unwrap();
 
     let store = Postgres::connect_with(config.clone()).await.unwrap();
-    let mut measured: [Vec<f64>; 10] = Default::default();
+    let mut measured: [Vec<f64>; ROWS.len()] = Default::default();
+    let mut found = 0.0;
     for round in 0..=ROUNDS {
-        let values = [
-            raw.four(),
-            four_appends(&store, round).await,
-            alone(&one).await,
-            alone(&disk).await,
-            crowd(&[&one]).await,
-            crowd(&[&one, &other]).await,
-            crowd(&[&disk]).await,
-            submit(&one).await,
-            delegate(&one).await,
-            delegate_at_once(&one).await,
-        ];
-        if round > 0 {
-            measured.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
+        for (row, values) in measured.iter_mut().enumerate() {
+            // What others are compared with is measured with them.
+            let is_wanted = |index: usize| ROWS[index].0.contains(&wanted);
+            if !is_wanted(row) && !(0..ROWS.len()).any(|other| is_wanted(other) && ROWS[other].2 == Some(row)) {
+                continue;
+            }
+            let value = match row {
+                0 => raw.four(),
+                1 => four_appends(&store, round).await,
+                2 => alone(&one).await,
+                3 => alone(&disk).await,
+                4 => crowd(&[&one]).await,
+                5 => crowd(&[&one, &other]).await,
+                6 => crowd(&[&disk]).await,
+                7 => submit(&one).await,
+                8 => delegate(&one).await,
+                9 => delegate_at_once(&one).await,
+                _ if round > TAKE_OVERS => continue,
+                10 => {
+                    let taken = take_over(&server).await;
+                    found = taken.1;
+                    taken.0
+                }
+                _ => found,
+            };
+            if round > 0 {
+                values.push(value);
+            }
         }
     }
-    let [
-        inserts,
-        appends,
-        alone,
-        alone_on_disk,
-        crowd,
-        crowd_of_two,
-        crowd_on_disk,
-        submit,
-        delegate,
-        delegate_at_once,
-    ] = measured.map(median);
-    let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
-    let each_second = |count: f64| format!("{count:.0} chains/s");
-    row("four one-row inserts on one connection", millis(inserts), "", None, "");
-    row("four appends to the store", millis(appends), "the inserts", Some(appends / inserts), "");
-    row("durable chain, one at a time", millis(alone), "the inserts", Some(alone / inserts), "at most 1.6");
-    row("  the same, store on disk", millis(alone_on_disk), "the inserts", Some(alone_on_disk / inserts), "");
-    row(
-        "durable chain, 1,000 at once",
-        each_second(crowd),
-        "store on disk",
-        Some(crowd / crowd_on_disk),
-        "at least 10,000",
-    );
-    row(
-        "  at two boards, 500 each",
-        each_second(crowd_of_two),
-        "one board",
-        Some(crowd_of_two / crowd),
-        "at least 1.1",
-    );
-    row("  store on disk", each_second(crowd_on_disk), "", None, "");
-    row("10,000 submitted at once, acknowledged", millis(submit), "", None, "at most 1,000 ms");
-    row(
-        "delegation to another board, one at a time",
-        millis(delegate),
-        "the inserts",
-        Some(delegate / inserts),
-        "at most 4 ms",
-    );
-    row("  512 under way", format!("{delegate_at_once:.0}/s"), "", None, "at least 6,000/s");
+    let medians = measured.map(|values| (!values.is_empty()).then(|| median(values)));
+    for ((name, unit, compared, target), value) in ROWS.into_iter().zip(medians) {
+        let Some(value) = value else { continue };
+        let ratio = compared.and_then(|row| Some((ROWS[row].0, value / medians[row]?)));
+        let (compared, ratio) = ratio.map(|(name, ratio)| (name, format!("{ratio:.2}"))).unwrap_or_default();
+        println!("{name:<50} {:>11}  {compared:<50} {ratio:>5}  {target}", unit.shown(value));
+    }
     for board in [one, other, disk] {
         tokio::time::timeout(Duration::from_secs(60), board.shutdown()).await.unwrap();
     }

@@ -42,7 +42,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::env::Env;
-use crate::messages::{Command, TurnId};
+use crate::messages::Command;
 use crate::supervision::Lease;
 use crate::supervision::runs::facts::SharedFacts;
 
@@ -97,10 +97,7 @@ pub(crate) struct SchedulerConfig {
 
 /// Turns that other boards take.
 pub(crate) trait TurnsElsewhere: Send + Sync {
-    /// Whether a turn has begun at another board.
-    fn has_begun(&self, turn: TurnId) -> BoxFuture<'static, Result<bool, TurnError>>;
-
-    /// Has a turn taken at another board, or waits for the one that has begun there.
+    /// Has a turn taken at another board, or waits for the one that was asked for there.
     fn take(&self, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>>;
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-use crate::actors::agent::{AgentMsg, AgentValue, DynamicValue, value_for};
+use crate::actors::agent::{AgentMsg, DynamicValue, value_for};
 use crate::actors::turn::{StopReason, Turn, TurnError, TurnShared, changed};
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
@@ -26,8 +26,8 @@ use crate::supervision::panic_text;
 use crate::supervision::runs::queue::EnqueueGuard;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 
+use super::Scheduler;
 use super::state::{Job, Next};
-use super::{Scheduler, TurnsElsewhere};
 
 /// Starts a worker with its first turn.
 pub(super) fn spawn(scheduler: &Arc<Scheduler>, runtime: &Handle, job: Job) {
@@ -97,7 +97,8 @@ fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static,
         }
     };
     let turn = match &scheduler.elsewhere.get() {
-        Some(elsewhere) if ready.is_recovered => found_or_taken(Arc::clone(elsewhere), value, turn).boxed(),
+        // Also if this board has its agent by now: the run that was asked for may begin at any time.
+        Some(elsewhere) if ready.is_taken_elsewhere => elsewhere.take(turn),
         Some(_) | None => value.turn(turn),
     };
     let turn = match ready.placed() {
@@ -115,15 +116,6 @@ fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static,
         end
     }
     .boxed()
-}
-
-/// Takes a turn, unless it has begun at another board: then that board's is waited for.
-async fn found_or_taken(
-    elsewhere: Arc<dyn TurnsElsewhere>,
-    value: Arc<dyn AgentValue>,
-    turn: Turn,
-) -> Result<Command, TurnError> {
-    if elsewhere.has_begun(turn.own_id()).await? { elsewhere.take(turn).await } else { value.turn(turn).await }
 }
 
 /// The command of a turn for another board: as output, since that board's run is where it counts.

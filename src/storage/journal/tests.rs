@@ -99,6 +99,7 @@ fn every_event() -> Vec<RunEvent> {
             at: Some(at),
             cost: None,
             charged: None,
+            is_share: false,
         },
         RunEvent::Settled { turn, ordinal, usage, at: Some(at), model: None, is_of_run: false },
         RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },
@@ -148,7 +149,7 @@ fn stored(events: Vec<RunEvent>) -> JournalRecord {
     let alone = |mut event: RunEvent| {
         event.time_beside_mut().map(Option::take);
         match &mut event {
-            RunEvent::Reserved { cost, charged, .. } => (*cost, *charged) = (None, None),
+            RunEvent::Reserved { cost, charged, is_share, .. } => (*cost, *charged, *is_share) = (None, None, false),
             RunEvent::Settled { model, is_of_run, .. } => (*model, *is_of_run) = (None, false),
             RunEvent::Decided { decision, .. } => decision.votes.clear(),
             RunEvent::StepFinished { is_tool, .. } | RunEvent::IntentRecorded { is_tool, .. } => *is_tool = false,
@@ -354,6 +355,7 @@ fn the_bytes_of_events_about_money_and_of_tasks_with_a_money_limit_are_golden() 
         at: Some(at),
         cost,
         charged: None,
+        is_share: false,
     };
     let events = vec![
         RunEvent::Submitted(Arc::new(submission)),
@@ -380,7 +382,7 @@ fn the_bytes_of_events_about_limits_of_a_day_are_golden() {
     let at = Timestamp::from_millis(1_767_225_600_000);
     let reserved = |ordinal, verdict, cost| {
         let charged = Some((20_454, "board".into()));
-        RunEvent::Reserved { turn: 1, ordinal, tokens: 400, verdict, at: Some(at), cost, charged }
+        RunEvent::Reserved { turn: 1, ordinal, tokens: 400, verdict, at: Some(at), cost, charged, is_share: false }
     };
     let (whose, day, asked) = ("the board".into(), "2026-01-01".into(), Some(3));
     let refused = Refusal::DayLimit { whose, day, limit: 7, used: 5, asked, is_money: true };
@@ -389,6 +391,20 @@ fn the_bytes_of_events_about_limits_of_a_day_are_golden() {
     let stored = stored(events.clone());
     assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/day_limits");
+    crate::testing::golden::check(folder, &stored);
+}
+
+#[test]
+fn the_bytes_of_events_about_shares_of_runs_elsewhere_are_golden() {
+    let at = Timestamp::from_millis(1_767_225_600_000);
+    let reserved = |ordinal, cost| {
+        let verdict = Verdict::Admitted(Vec::new());
+        RunEvent::Reserved { turn: 1, ordinal, tokens: 400, verdict, at: Some(at), cost, charged: None, is_share: true }
+    };
+    let events = vec![reserved(0, Some(Cost(3))), reserved(1, None)];
+    let stored = stored(events.clone());
+    assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/shares");
     crate::testing::golden::check(folder, &stored);
 }
 
@@ -406,6 +422,7 @@ fn the_bytes_of_events_about_limits_of_an_agent_in_a_run_are_golden() {
         at: Some(at),
         cost,
         charged: None,
+        is_share: false,
     }]);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/agent_limits");
     crate::testing::golden::check(folder, &stored);

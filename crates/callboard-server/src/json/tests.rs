@@ -109,6 +109,7 @@ fn events() -> Vec<RunEvent> {
             at: Some(at),
             cost: Some(Cost(30_000)),
             charged: None,
+            is_share: false,
         },
         RunEvent::Settled {
             turn,

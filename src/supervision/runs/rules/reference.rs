@@ -518,8 +518,16 @@ impl Engine {
     fn spend(&mut self, (run, turn): Key, tokens: u64) {
         self.requests += 1;
         let verdict = Verdict::Admitted(Vec::new());
-        let reserved =
-            RunEvent::Reserved { turn, ordinal: self.requests, tokens, verdict, at: None, cost: None, charged: None };
+        let reserved = RunEvent::Reserved {
+            turn,
+            ordinal: self.requests,
+            tokens,
+            verdict,
+            at: None,
+            cost: None,
+            charged: None,
+            is_share: false,
+        };
         self.apply(run, &reserved, WorkedOut::default());
     }
 

@@ -415,6 +415,7 @@ mod tests {
                 at: None,
                 cost: None,
                 charged: None,
+                is_share: false,
             },
             RunEvent::TurnEnded {
                 turn: 1,
@@ -630,7 +631,16 @@ mod tests {
         let usage = Some(Usage { cost: Cost(300_000), ..Usage::of(300, 20) });
         let reserved = |ordinal| {
             let (verdict, cost) = (Verdict::Admitted(Vec::new()), Some(Cost(400_000)));
-            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict, at: Some(at), cost, charged: None }
+            RunEvent::Reserved {
+                turn,
+                ordinal,
+                tokens: 400,
+                verdict,
+                at: Some(at),
+                cost,
+                charged: None,
+                is_share: false,
+            }
         };
         let settled = |ordinal, model: Option<&str>| {
             let (model, is_of_run) = (model.map(Arc::from), model.is_none());
@@ -668,6 +678,19 @@ mod tests {
         assert_eq!(seen(&read_again(&run)), seen(&run));
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tools");
         crate::testing::golden::check(folder, &stored(8, &run));
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_a_turn_that_is_taken_elsewhere_are_golden() {
+        let (mut run, verdict) = (run(), Verdict::Admitted(Vec::new()));
+        let (turn, ordinal, at, cost, charged) = (2, 1, None, None, None);
+        run.step(&RunEvent::Reserved { turn, ordinal, tokens: 9, verdict, at, cost, charged, is_share: true });
+        let turn = |run: &Run| run.turn(2).map(|turn| (turn.is_taken_elsewhere(), turn.has_requests()));
+        let before = turn(&run);
+        assert_eq!(before.map(|(is_taken, _)| is_taken), Some(true));
+        assert_eq!(turn(&read_again(&run)), before);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/shares");
+        crate::testing::golden::check(folder, &stored(4, &run));
     }
 
     /// The golden check compares values; a run's debug form shows all of it.

@@ -128,6 +128,8 @@ pub(crate) struct ReadyTurn {
     pub is_recovered: bool,
     /// An attempt of it has asked for something, such as a step.
     pub has_requests: bool,
+    /// A run at another board takes it, or may.
+    pub is_taken_elsewhere: bool,
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
     /// Where its outcome and requests go.

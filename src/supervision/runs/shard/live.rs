@@ -220,7 +220,7 @@ impl LiveRun {
             Record::Delegation { reply, deltas, .. } => {
                 reply.clone().map(|answer| TurnReply::Delegated { answer, is_tainted: deltas.is_tainted })
             }
-            Record::Figures(_) => None,
+            Record::Figures(_) | Record::TakenElsewhere => None,
             Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
             Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),

@@ -19,6 +19,9 @@ pub(in crate::supervision::runs) const LATE_ORDINAL: u32 = u32::MAX - 1;
 /// The ordinal of the record with the run's figures at the admission of the turn. It is not a request of the turn.
 pub(in crate::supervision::runs) const FIGURES_ORDINAL: u32 = u32::MAX - 2;
 
+/// The ordinal of the record that a run at another board takes the turn. It is not a request of the turn.
+pub(in crate::supervision::runs) const ELSEWHERE_ORDINAL: u32 = u32::MAX - 3;
+
 /// A request of a turn, and its answer if there is one. A repeated attempt is answered from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Record {
@@ -109,6 +112,8 @@ pub(crate) enum Record {
     },
     /// The figures of the run when the turn was admitted.
     Figures(RunFigures),
+    /// A run at another board takes the turn, or may: it was asked for.
+    TakenElsewhere,
 }
 
 impl Record {
@@ -132,6 +137,7 @@ impl Record {
             | Self::Delegation { .. }
             | Self::HandoffCheck { .. }
             | Self::Figures(_)
+            | Self::TakenElsewhere
             | Self::Made { .. } => false,
         }
     }

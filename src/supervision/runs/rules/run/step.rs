@@ -18,7 +18,7 @@ use super::effect::{Effect, WorkedOut};
 use super::fold::{Overwrite, Run};
 use super::plan::progress::PlanProgress;
 use super::plan::scope::EndStates;
-use super::record::{ChildDeltas, FIGURES_ORDINAL, LATE_ORDINAL, QuestionState, Record};
+use super::record::{ChildDeltas, ELSEWHERE_ORDINAL, FIGURES_ORDINAL, LATE_ORDINAL, QuestionState, Record};
 use super::tally::Tally;
 use super::turn::{OpenTurn, OpenTurns, Phase};
 
@@ -151,7 +151,7 @@ impl Run {
                     self.answered(RequestKey { turn: *turn, ordinal: *ordinal }, answer, Vec::new(), effects);
                 }
             }
-            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _, cost, charged: _ } => {
+            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _, cost, charged: _, is_share } => {
                 self.budget.reserved_up_to(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
                     let open = self.turns.get(*turn);
@@ -159,6 +159,10 @@ impl Run {
                     let cost = cost.unwrap_or_default().0;
                     let call = Call { agent: open.map(|open| open.agent.clone()), cost };
                     self.budget.reserve((*turn, *ordinal), sub_budget, *tokens, call);
+                    if *is_share {
+                        self.turns
+                            .record(RequestKey { turn: *turn, ordinal: ELSEWHERE_ORDINAL }, Record::TakenElsewhere);
+                    }
                 }
             }
             RunEvent::Settled { turn, ordinal, usage, at: _, model, is_of_run } => {
@@ -378,8 +382,9 @@ impl Run {
 
     /// Drops the records of a turn that no longer match its requests.
     fn forget_records(&mut self, turn: u32) {
-        // These two records are not requests of the turn.
-        let is_request = |ordinal: u32, _: &Record| !matches!(ordinal, LATE_ORDINAL | FIGURES_ORDINAL);
+        // These records are not requests of the turn.
+        let is_request =
+            |ordinal: u32, _: &Record| !matches!(ordinal, LATE_ORDINAL | FIGURES_ORDINAL | ELSEWHERE_ORDINAL);
         let made = self.turns.take_records(turn, is_request).into_iter().filter_map(|(_, record)| match record {
             Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent),
             _ => None,

@@ -9,7 +9,7 @@ use crate::messages::state::RunFigures;
 use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
-use super::record::{ChildDeltas, FIGURES_ORDINAL, Record};
+use super::record::{ChildDeltas, ELSEWHERE_ORDINAL, FIGURES_ORDINAL, Record};
 
 /// The open turns of a run by their numbers, which are given in the order in which turns are admitted, from 1.
 #[derive(Clone, Debug)]
@@ -238,7 +238,12 @@ impl OpenTurn {
 
     /// Whether an attempt of it has asked for something, such as a step: another agent in its place would not ask for the same.
     pub(in crate::supervision::runs) fn has_requests(&self) -> bool {
-        self.records.keys().any(|ordinal| *ordinal < FIGURES_ORDINAL)
+        self.records.keys().any(|ordinal| *ordinal < ELSEWHERE_ORDINAL)
+    }
+
+    /// Whether a run at another board takes it, or may.
+    pub(in crate::supervision::runs) fn is_taken_elsewhere(&self) -> bool {
+        self.records.contains_key(&ELSEWHERE_ORDINAL)
     }
 
     /// The turn's agent.
@@ -282,6 +287,7 @@ impl OpenTurn {
             | Record::Once(_)
             | Record::StepFailed { .. }
             | Record::Figures(_)
+            | Record::TakenElsewhere
             | Record::Approval { .. } => None,
         })
     }

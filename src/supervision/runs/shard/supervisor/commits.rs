@@ -317,6 +317,7 @@ impl RunShard {
             durability: live.durability,
             is_recovered: live.is_recovered,
             has_requests: turn.has_requests(),
+            is_taken_elsewhere: turn.is_taken_elsewhere(),
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
         };

@@ -43,7 +43,8 @@ pub(super) fn on_request(
         TurnRequest::Summary(text) => live.absorb(RunEvent::Summarized { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
         TurnRequest::Reserve { tokens, cost, charged, of_agent, continues, is_share } => {
-            let earlier = is_share.then(|| live.run.budget().share_left_by_attempt_before(number)).flatten();
+            let has_share = is_share && turn.is_taken_elsewhere();
+            let earlier = has_share.then(|| live.run.budget().share_left_by_attempt_before(number)).flatten();
             if let Some((ordinal, share)) = earlier {
                 let answer = TurnReply::Shared { number: ordinal, is_new: false, share };
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
@@ -66,7 +67,8 @@ pub(super) fn on_request(
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
             };
-            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at), cost, charged });
+            let at = Some(at);
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at, cost, charged, is_share });
             if answer.is_ok() {
                 live.riders.extend(with_share.and_then(|with_share| (with_share.0)(&share)));
             }
