@@ -136,7 +136,8 @@ impl ShardQueue {
     /// No message is stranded. A sender that finds the lock taken has enqueued before, and the lock holder looks at the queue
     /// again after it has released the lock. One of the two takes the lock of `waiting` second: the lock holder, which then
     /// finds the message, or the sender, which then finds the shard free. A message that finds no shard is found by the actor,
-    /// which drains the queue when its next life begins. A thread that leaves while messages wait has woken the actor.
+    /// which drains the queue when its next life begins. A thread that leaves while messages wait has woken the actor. The lock is
+    /// also held while a life begins, which drains the queue next, and while one ends ([`close`](Self::close)).
     pub(in crate::supervision::runs) fn drain(&self) {
         for _ in 0..ROUNDS {
             let Some(mut open) = self.open.try_lock() else { return };
@@ -198,7 +199,11 @@ impl ShardQueue {
 
     /// Closes the shard of one life of the actor, if it is open.
     pub(in crate::supervision::runs) fn close(&self, life: u64) {
-        self.open.lock().take_if(|open| open.shard.life() == life);
+        let is_closed = self.open.lock().take_if(|open| open.shard.life() == life).is_some();
+        // A life that ends late: senders may have found the lock taken, with the shard of the next one.
+        if !is_closed && !self.is_empty() {
+            self.wake();
+        }
     }
 
     /// Has the actor fail with what stopped a drain.
@@ -475,5 +480,29 @@ mod tests {
         stage.queue.close(2);
         stage.queue.enqueue(number(2)).drain();
         assert_eq!((stage.processed(), stage.queue.len()), (vec![], 1));
+    }
+
+    /// A shard to which a message is sent while it is asked for its life, which is 2.
+    struct SentTo(Arc<ShardQueue>);
+
+    impl Drain for SentTo {
+        fn drain(&mut self) -> Result<(), ActorProcessingErr> {
+            panic!("the sender has found the lock taken");
+        }
+
+        fn life(&self) -> u64 {
+            let queue = Arc::clone(&self.0);
+            thread::spawn(move || queue.enqueue(number(1)).drain()).join().unwrap();
+            2
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_sent_while_a_life_ends_late_is_not_stranded() {
+        let stage = Stage::new().await;
+        let shard = Box::new(SentTo(Arc::clone(&stage.queue)));
+        *stage.queue.begin(stage.actor.clone()) = Some(Open { shard, runtime: Handle::current() });
+        stage.queue.close(1);
+        assert_eq!((stage.queue.len(), stage.wake_ups().await), (1, 1));
     }
 }
