@@ -29,7 +29,8 @@ pub struct BoardInfo {
     #[serde(default)]
     pub runs: usize,
     /// The names of its channels that ask people, also about what the runs of other boards wait for
-    /// ([`Channel::asks_for_other_boards`](crate::actors::approvals::Channel::asks_for_other_boards)).
+    /// ([`Channel::asks_for_other_boards`](crate::actors::approvals::Channel::asks_for_other_boards)), without those that have failed for
+    /// good.
     #[serde(default)]
     pub channels: Vec<Arc<str>>,
     /// The approvals that its runs wait for.

@@ -229,6 +229,11 @@ impl Update {
         self.0.push(Write { channel: channel.into(), value, overwrite });
     }
 
+    /// Adds the writes of another one after these.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
     /// What is left of it beside the channels that another one writes.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::state::RunFigures;
 use super::{AgentName, Json, State, TurnId};
 
-/// The turn of a run of another board that a run consists of, with what the agent sees there. Its run ends with the turn, and
-/// has the turn's command as its output.
+/// The turn of a run of another board that a run consists of, with what the agent sees there. Its run ends with the turn, or with the
+/// last one that has a late answer to what the turn has given away, and has that one's command as its output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlacedTurn {
     /// The turn, of the run that waits for it.

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-use crate::actors::approvals::Decider;
+use crate::actors::approvals::{ChannelView, Decider};
 use crate::actors::boards::Boards;
 use crate::actors::context::ContextStore;
 use crate::actors::metrics::count_refused;
@@ -75,8 +75,7 @@ pub(super) struct Board {
     pub(super) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
     pub(super) context: ContextStore,
     pub(super) decider: Decider,
-    /// The names of the channels that ask people also about what the runs of other boards wait for.
-    pub(super) channels: Arc<[Arc<str>]>,
+    pub(super) channels: Arc<[Arc<ChannelView>]>,
     pub(super) rules: StateRules,
     pub(super) quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     pub(super) tree: Supervisor,

@@ -10,7 +10,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::boards::{Ask, Question, Reply, Unreached};
 use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
-use crate::messages::{AgentName, Chain, Command, Limits, Refusal, RunId, RunResult, Task, TraceId, TurnId};
+use crate::messages::{
+    AgentName, Chain, Command, Json, Limits, Refusal, RunId, RunResult, Task, TraceId, TurnId, Update,
+};
 use crate::storage::StorageError;
 
 use crate::supervision::runs::queue::WithRecord;
@@ -107,17 +109,18 @@ impl Callboard {
                     turn.taint(&format!("run {run}"));
                 }
                 let has_delegated = result.metrics.turns > 1;
-                let text: String = command(Ok(result), run)?.output.unwrap_or_default().parse().map_err(damaged)?;
-                let mut command: Command = serde_json::from_str(&text).map_err(damaged)?;
+                let mut last = command_in(command(Ok(result), run)?.output.as_ref())?;
                 if has_delegated {
                     let history = self.board.journal.events(run).await?;
-                    let mut written = Run::left_by_delegations(history, &self.board.rules).map_err(damaged)?;
-                    for write in command.update.writes() {
-                        written.push(&write.channel, write.value.clone(), write.overwrite);
+                    let mut written = Update::default();
+                    let turns = Run::left_to_another_board(history, &self.board.rules).map_err(damaged)?;
+                    for (left, ended) in turns {
+                        written.append(&left);
+                        written.append(&command_in(ended.output.as_ref())?.update);
                     }
-                    command.update = written;
+                    last.update = written;
                 }
-                Ok(command)
+                Ok(last)
             }
             Err(Unended::Refused(error)) => {
                 reserved.release_if_new();
@@ -248,6 +251,12 @@ impl Unended {
     fn storage(error: StorageError) -> Self {
         Self::Unknown(error.into())
     }
+}
+
+/// The command of a turn, from the output with which it ended at the board that took it.
+fn command_in(output: Option<&Json>) -> Result<Command, TurnError> {
+    let text: String = output.ok_or("it is missing").map_err(damaged)?.parse().map_err(damaged)?;
+    serde_json::from_str(&text).map_err(damaged)
 }
 
 fn damaged(error: impl std::fmt::Display) -> TurnError {

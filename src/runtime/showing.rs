@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 
-use crate::actors::approvals::{AnswerElsewhere, OtherBoards};
+use crate::actors::approvals::{AnswerElsewhere, ChannelView, OtherBoards};
 use crate::actors::boards::{Ask, Reply};
 use crate::messages::{ApprovalId, BoardEntry, BoardInfo, Pending, PendingId, Response, RunId};
 use crate::supervision::runs::queue::RunMessage;
@@ -31,7 +31,7 @@ impl Callboard {
 
     /// Whether another board has a channel that this one does not have.
     fn has_other_channels(&self) -> bool {
-        let here = &self.board.channels;
+        let here = ChannelView::asking(&self.board.channels);
         self.board.boards.others().iter().any(|other| other.info.channels.iter().any(|it| !here.contains(it)))
     }
 
@@ -57,7 +57,7 @@ impl Callboard {
     /// The channels of this board by which it asks about what the runs of another one wait for.
     fn channels_for(&self, owner: &BoardInfo, others: &[BoardEntry]) -> BTreeSet<Arc<str>> {
         let board = &self.board;
-        let (id, channels) = (Arc::clone(board.ownership.board()), board.channels.to_vec());
+        let (id, channels) = (Arc::clone(board.ownership.board()), ChannelView::asking(&board.channels));
         let here = BoardInfo { id, channels, ..BoardInfo::default() };
         let asks = |channel: &&Arc<str>| {
             let boards = others.iter().map(|other| &other.info).chain([&here]);

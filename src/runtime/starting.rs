@@ -67,15 +67,14 @@ impl Builder {
             check_project(&journal, project).await?;
         }
         let board_id: Arc<str> = env.id().to_string().into();
-        let asking = channels.iter().filter(|channel| channel.asks_for_other_boards());
-        let channel_names: Arc<[Arc<str>]> = asking.map(|channel| channel.name().into()).collect();
+        let channels: Arc<[_]> = channels.into_iter().map(|channel| Arc::new(ChannelView::new(channel))).collect();
         let lease = Arc::new(Lease::new(env.clone(), settings.timings.lease, storage.is_shared()));
         let info = BoardInfo {
             id: Arc::clone(&board_id),
             build: env!("CARGO_PKG_VERSION").into(),
             began_at: env.now().wall,
             address: settings.address.clone(),
-            channels: channel_names.to_vec(),
+            channels: ChannelView::asking(&channels),
             reads: storage::newest_format(),
             letters: letter_form(),
             process: this_process().filter(|_| storage.is_shared()),
@@ -136,6 +135,7 @@ impl Builder {
                 (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
             let (in_flight, ownership) = (settings.capacity.runs_in_flight, ownership.clone());
             let (decider, has_said) = (decider.clone(), Arc::clone(&has_said_approvals));
+            let channels = Arc::clone(&channels);
             Arc::new(move || {
                 let approvals = decider.pending();
                 has_said.store(approvals > 0, Ordering::Release);
@@ -143,6 +143,7 @@ impl Builder {
                     is_leaving: ownership.is_leaving(),
                     agents: router.described(),
                     runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
+                    channels: ChannelView::asking(&channels),
                     approvals,
                     ..info.clone()
                 }
@@ -215,7 +216,7 @@ impl Builder {
             let (context, every) = (context.clone(), settings.retention.every);
             move || (ContextActor, (context.clone(), every))
         });
-        let approvals = approvals_spec(channels, &decider);
+        let approvals = approvals_spec(&channels, &decider);
         let (router_spec, _) = ChildSpec::actor("delegation-router", {
             let router = Arc::clone(&router);
             move || (RouterActor, Arc::clone(&router))
@@ -291,7 +292,7 @@ impl Builder {
             about,
             context,
             decider,
-            channels: channel_names,
+            channels,
             rules,
             quarantine,
             tree,
@@ -387,18 +388,19 @@ async fn end_session_of(journal: &Journal, about: &[u8]) -> Result<(), StorageEr
 }
 
 /// The gateway and its channels.
-fn approvals_spec(channels: Vec<Arc<dyn Channel>>, decider: &Decider) -> ChildSpec {
-    let views: Arc<[_]> = channels.into_iter().map(|channel| Arc::new(ChannelView::new(channel))).collect();
+fn approvals_spec(views: &Arc<[Arc<ChannelView>]>, decider: &Decider) -> ChildSpec {
     let mut supervisor = SupervisorSpec::one_for_one("approval-gateway");
-    for view in &*views {
+    for view in &**views {
         let (spec, _) = ChildSpec::actor(view.name(), {
             let (view, decider) = (Arc::clone(view), decider.clone());
             move || (ChannelActor, (Arc::clone(&view), decider.clone()))
         });
-        supervisor = supervisor.child(spec.own_intensity(Intensity::new(5, Duration::from_secs(60))));
+        let spec = spec.own_intensity(Intensity::new(5, Duration::from_secs(60)));
+        let view = Arc::clone(view);
+        supervisor = supervisor.child(spec.on_failed(move |_| view.note_failure()));
     }
     let (gateway, _) = ChildSpec::actor("gateway", {
-        let decider = decider.clone();
+        let (decider, views) = (decider.clone(), Arc::clone(views));
         move || (GatewayActor, (decider.clone(), Arc::clone(&views)))
     });
     ChildSpec::supervisor(supervisor.child(gateway)).0

@@ -8,6 +8,7 @@ use callboard::env::Fault;
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::common::faults::FaultPlan;
@@ -54,25 +55,35 @@ async fn answer(board: &Callboard, run: &RunHandle) {
     assert_eq!(run.result().await.unwrap().output, json!("ann"));
 }
 
+/// A board that is being shut down, with a run that waits for a person, and one whose turn is under way.
+struct Leaving {
+    waits: RunHandle,
+    works: RunHandle,
+    task: JoinHandle<()>,
+}
+
+/// Begins to shut a board down that sees another one, with two runs.
+async fn leaves(board: &Callboard, begun: &AtomicU32) -> Leaving {
+    comes_true(async || board.boards().await.unwrap().len() == 2).await;
+    let (waits, works) = (submit(board, "asker").await, submit(board, "slow").await);
+    asks(&waits).await;
+    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
+    let board = board.clone();
+    Leaving { waits, works, task: tokio::spawn(async move { drop(board.shutdown().await) }) }
+}
+
 #[tokio::test(start_paused = true)]
 async fn runs_between_turns_go_to_another_board_while_a_turn_finishes() {
     let (world, begun) = (World::new(), Arc::default());
     let first = worker(world.board(), &begun).name("first").start().await.unwrap();
     let second = worker(world.board(), &begun).name("second").start().await.unwrap();
-    comes_true(async || first.boards().await.unwrap().len() == 2).await;
-    let (waits, works) = (submit(&first, "asker").await, submit(&first, "slow").await);
-    asks(&waits).await;
-    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
-    let leaving = tokio::spawn({
-        let first = first.clone();
-        async move { first.shutdown().await }
-    });
+    let Leaving { waits, works, task } = leaves(&first, &begun).await;
     timeout(SOON, comes_true(async || works_on(&second, &waits))).await.unwrap();
-    assert!(!leaving.is_finished() && works_on(&first, &works) && !works_on(&first, &waits));
+    assert!(!task.is_finished() && works_on(&first, &works) && !works_on(&first, &waits));
     // The run that moved continues before the board that it came from has ended.
     answer(&second, &waits).await;
 
-    leaving.await.unwrap();
+    task.await.unwrap();
     assert_eq!(second.run(works.id()).result().await.unwrap().output, json!("done"));
     assert_eq!(begun.load(Ordering::Relaxed), 1, "the turn that had begun was finished where it was");
     let history = second.run(works.id()).history().await.unwrap();
@@ -87,17 +98,10 @@ async fn a_run_that_no_other_board_can_continue_stays_until_its_board_has_ended(
     let first = worker(world.board(), &begun).name("first").start().await.unwrap();
     let other =
         world.board().name("other").agent("last", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
-    comes_true(async || first.boards().await.unwrap().len() == 2).await;
-    let (waits, works) = (submit(&first, "asker").await, submit(&first, "slow").await);
-    asks(&waits).await;
-    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
-    let leaving = tokio::spawn({
-        let first = first.clone();
-        async move { first.shutdown().await }
-    });
+    let Leaving { waits, works, task } = leaves(&first, &begun).await;
     tokio::time::sleep(GRACE / 4).await;
     assert!(works_on(&first, &waits) && works_on(&first, &works));
-    leaving.await.unwrap();
+    task.await.unwrap();
     // Its next agent is there.
     assert!(other.run(works.id()).result().await.is_ok());
     let second = worker(world.board(), &begun).name("second").start().await.unwrap();

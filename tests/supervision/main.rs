@@ -11,6 +11,9 @@ mod crashes;
 mod dead_letters;
 mod draining;
 mod faults;
+mod late_answers;
+mod leases;
+mod losses;
 mod open_failures;
 mod other_builds;
 #[path = "../passing/mod.rs"]

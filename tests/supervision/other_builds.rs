@@ -11,7 +11,7 @@ use callboard::storage::{Journal, Key, NewSession, Put, SessionId, Storage};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::{World, people};
+use crate::common::{World, comes_true, people};
 use crate::several_boards::{HOUR, asked, asker, question};
 
 /// What was logged on this thread.
@@ -105,12 +105,36 @@ async fn a_board_that_cannot_be_read_at_all_keeps_its_runs() {
     assert!(board.runs_at_work().is_empty());
     assert_eq!(board.boards().await.unwrap()[0].info, BoardInfo::default());
     assert_eq!(log.lines("board older on the store cannot be read by this one").len(), 1);
-    board.shutdown().await;
-    // When its lease is over, a board that starts has its runs.
+    // When its lease is over, a board that looks for runs has its own.
     tokio::time::sleep(HOUR).await;
-    let heir = asker(world.board()).start().await.unwrap();
-    question(&heir.run(run.id())).await;
-    heir.shutdown().await;
+    comes_true(async || board.runs_at_work().len() == 1).await;
+    question(&board.run(run.id())).await;
+    comes_true(async || board.boards().await.unwrap().len() == 1).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_boards_that_cannot_be_read_both_have_to_be_gone_before_runs_of_unknown_boards_are_taken_over() {
+    let world = World::new();
+    let before = asker(world.board()).start().await.unwrap();
+    let (run, _) = asked(&before).await;
+    before.shutdown().await;
+    let note = Put::new(Key::new(["open", &*run.id().0.as_simple().to_string()]), b"other"[..].into());
+    world.storage.put_if_revision(note).await.unwrap();
+    let mut sessions = Vec::new();
+    for name in ["older", "oldest"] {
+        let new = NewSession { name: name.into(), about: (*b"as nobody reads it").into(), lease: 2 * HOUR };
+        sessions.push(world.storage.begin_session(new).await.unwrap());
+    }
+    let board = asker(world.board()).start().await.unwrap();
+    world.storage.end_session(sessions[0], false).await.unwrap();
+    tokio::time::sleep(HOUR).await;
+    assert!(board.runs_at_work().is_empty(), "it may be that of the board that lives");
+    world.storage.end_session(sessions[1], false).await.unwrap();
+    comes_true(async || board.runs_at_work().len() == 1).await;
+    question(&board.run(run.id())).await;
+    comes_true(async || board.boards().await.unwrap().len() == 1).await;
+    board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

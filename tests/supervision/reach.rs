@@ -12,6 +12,7 @@ use callboard::storage::{Key, Put};
 use callboard::{AnswerError, SubmitError};
 use futures::StreamExt;
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::common::{World, comes_true};
 
@@ -267,6 +268,8 @@ async fn a_run_with_a_turn_at_another_board_is_taken_up_where_its_other_agent_is
         panic!("no question")
     };
     back.people().answer(question.id, "ann", "tester").await.unwrap();
-    assert_eq!(taken.result().await.unwrap().output, json!("ann"));
+    // One that no board has taken up never ends.
+    let result = timeout(Duration::from_secs(60), taken.result()).await.expect("nobody has taken it up");
+    assert_eq!(result.unwrap().output, json!("ann"));
     stop([next, back]).await;
 }

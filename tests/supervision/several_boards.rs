@@ -10,7 +10,6 @@ use callboard::messages::{Question, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{BuildError, Builder, RunHandle};
 use callboard::storage::{Journal, Key, SessionId, Storage, StorageError};
-use futures::FutureExt;
 use serde_json::json;
 
 use crate::common::faults::FaultPlan;
@@ -19,14 +18,14 @@ use crate::shared_store::Shared;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// The lease, the interval of scans, and what the calls take.
-const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15 + 2 + 1);
+pub(crate) const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15 + 2 + 1);
 
 /// A board with an agent that asks for a name, and answers with it.
 pub(crate) fn asker(board: Builder) -> Builder {
     board.agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
 }
 
-async fn submit(board: &Callboard, to: &str) -> RunHandle {
+pub(crate) async fn submit(board: &Callboard, to: &str) -> RunHandle {
     board.submit(Task::new("x").to(to)).await.unwrap()
 }
 
@@ -63,7 +62,7 @@ fn hanging(world: &World) -> Builder {
     world.board().env(hangs(&world.env))
 }
 
-fn hangs(env: &Env) -> Env {
+pub(crate) fn hangs(env: &Env) -> Env {
     let hangs = FaultPlan::default();
     hangs.arm("storage.handle", Fault::Wait(Duration::from_secs(60)), 1);
     env.clone().with_faults(Arc::new(hangs))
@@ -213,154 +212,6 @@ async fn a_name_is_free_again_once_its_board_is_gone() {
     again.shutdown().await;
 }
 
-/// What boards are called that are gone, or shut down, one after the other.
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-
-/// Starts a board of a process that is stopped for a minute, once the one before is gone.
-async fn next_that_hangs(
-    (store, env): (&Arc<Shared>, &Env),
-    name: &str,
-    agents: impl FnOnce(Builder) -> Builder,
-) -> Callboard {
-    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
-    agents(store.board(&hangs(env)).name(name)).start().await.unwrap()
-}
-
-/// An agent whose turns are under way for ever, and the number of times that they have begun.
-fn stuck(begun: &Arc<AtomicU32>) -> impl Fn(Builder) -> Builder + use<> {
-    let begun = Arc::clone(begun);
-    move |board| {
-        let begun = Arc::clone(&begun);
-        board.agent("stuck", move |_: Turn| {
-            begun.fetch_add(1, Ordering::Relaxed);
-            std::future::pending::<Result<Command, TurnError>>()
-        })
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_with_which_three_boards_have_ended_is_not_executed_by_a_fourth_until_a_person_restarts_it() {
-    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
-    let store = Shared::new(&env);
-    let first = next_that_hangs((&store, &env), NAMES[0], stuck(&begun)).await;
-    let run = submit(&first, "stuck").await.id();
-    let mut gone = vec![first];
-    for name in &NAMES[1..3] {
-        gone.push(next_that_hangs((&store, &env), name, stuck(&begun)).await);
-    }
-    comes_true(async || begun.load(Ordering::Relaxed) == 3).await;
-    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
-    let last = stuck(&begun)(store.board(&env).name(NAMES[3])).start().await.unwrap();
-    last.recovered().await;
-    let (turn, why) = people::attention(&last.run(run)).await.remove(0);
-    assert_eq!(turn.number, 1);
-    assert!(why.starts_with("poison run: the boards a, b, c ended while they worked on it"), "{why}");
-    tokio::time::sleep(HOUR).await;
-    assert_eq!(begun.load(Ordering::Relaxed), 3, "it is not executed again");
-    assert_eq!(people::restart_turns(&last, &last.run(run)).await, 1);
-    comes_true(async || begun.load(Ordering::Relaxed) == 4).await;
-    last.shutdown().await;
-    for board in gone {
-        board.shutdown().await;
-    }
-}
-
-/// A store with so many runs of a board that is gone.
-async fn with_stuck_runs(runs: usize) -> (Env, Arc<Shared>, Callboard) {
-    let env = Env::repeatable(1);
-    let store = Shared::new(&env);
-    let first = next_that_hangs((&store, &env), "first", stuck(&Arc::default())).await;
-    for _ in 0..runs {
-        submit(&first, "stuck").await;
-    }
-    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
-    (env, store, first)
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_runs_are_taken_over_with_few_calls() {
-    const RUNS: usize = 700;
-    let (env, store, first) = with_stuck_runs(RUNS).await;
-    store.reads.store(0, Ordering::Relaxed);
-    store.reads_of_many.store(0, Ordering::Relaxed);
-    let second = stuck(&Arc::default())(store.board(&env)).start().await.unwrap();
-    second.recovered().await;
-    assert_eq!(second.runs_at_work().len(), RUNS);
-    let reads = store.reads.load(Ordering::Relaxed);
-    assert!(reads < 20, "{reads} journals of {RUNS} are read by calls of their own");
-    let calls = store.reads_of_many.load(Ordering::Relaxed);
-    assert!(calls <= 30, "{calls} calls for notes, snapshots and journals of {RUNS} runs");
-    for board in [second, first] {
-        board.shutdown().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn runs_that_cannot_be_read_together_are_read_one_by_one() {
-    const RUNS: usize = 20;
-    let (env, store, first) = with_stuck_runs(RUNS).await;
-    store.panics_at_many.store(true, Ordering::Relaxed);
-    let second = stuck(&Arc::default())(store.board(&env)).start().await.unwrap();
-    second.recovered().await;
-    assert_eq!(second.runs_at_work().len(), RUNS);
-    for board in [second, first] {
-        board.shutdown().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn boards_that_are_shut_down_are_no_losses_of_their_runs() {
-    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
-    let store = Shared::new(&env);
-    let mut board = stuck(&begun)(store.board(&env)).start().await.unwrap();
-    let run = submit(&board, "stuck").await.id();
-    for number in 1..6 {
-        comes_true(async || begun.load(Ordering::Relaxed) == number).await;
-        let next = stuck(&begun)(store.board(&env)).start().await.unwrap();
-        board.shutdown().await;
-        board = next;
-    }
-    comes_true(async || begun.load(Ordering::Relaxed) == 6).await;
-    assert_eq!(people::attention(&board.run(run)).await, []);
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_gets_further_or_waits_for_people_outlives_any_number_of_boards() {
-    let env = Env::repeatable(1);
-    let store = Shared::new(&env);
-    // One step further on each board.
-    let steps = Arc::new(AtomicU32::new(0));
-    let agents = |board: Builder| {
-        let steps = Arc::clone(&steps);
-        asker(board).agent("walker", move |turn: Turn| {
-            let steps = Arc::clone(&steps);
-            async move {
-                let before = steps.load(Ordering::Relaxed);
-                while steps.load(Ordering::Relaxed) == before {
-                    turn.step("one", async { Ok::<_, TurnError>(steps.fetch_add(1, Ordering::Relaxed)) }).await?;
-                }
-                std::future::pending().await
-            }
-        })
-    };
-    let first = next_that_hangs((&store, &env), "first", agents).await;
-    let (walks, waits) = (submit(&first, "walker").await.id(), submit(&first, "asker").await.id());
-    question(&first.run(waits)).await;
-    let mut gone = vec![first];
-    for name in NAMES {
-        comes_true(async || steps.load(Ordering::Relaxed) as usize == gone.len()).await;
-        gone.push(next_that_hangs((&store, &env), name, agents).await);
-    }
-    comes_true(async || steps.load(Ordering::Relaxed) == 5).await;
-    let last = gone.last().unwrap();
-    assert_eq!(people::attention(&last.run(walks)).await, []);
-    question(&last.run(waits)).await;
-    for board in gone {
-        board.shutdown().await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_look_at_the_board_of_a_run_ends_no_board() {
     let world = World::new();
@@ -373,113 +224,6 @@ async fn a_look_at_the_board_of_a_run_ends_no_board() {
     first.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("ann"), "it lives, and nobody has taken it for gone");
     first.shutdown().await;
-}
-
-/// Counts steps of a second each, until it is stopped.
-fn stepper(board: Builder, steps: &Arc<AtomicU32>) -> Builder {
-    let steps = Arc::clone(steps);
-    board.agent("stepper", move |turn: Turn| {
-        let steps = Arc::clone(&steps);
-        async move {
-            loop {
-                let step = async {
-                    steps.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    Ok::<_, TurnError>(())
-                };
-                turn.step("one", step).await?;
-            }
-        }
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_board_that_cannot_renew_its_lease_begins_no_step_after_two_thirds_and_ends_with_it() {
-    let (env, steps) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
-    let store = Shared::new(&env);
-    let board = stepper(store.board(&env), &steps).start().await.unwrap();
-    submit(&board, "stepper").await;
-    tokio::time::sleep(Duration::from_millis(12_500)).await;
-    store.is_mute.store(true, Ordering::Relaxed);
-    // It was renewed last when 10 s were over.
-    tokio::time::sleep(Duration::from_secs(8)).await;
-    let begun = steps.load(Ordering::Relaxed);
-    assert_eq!(begun, 20, "one each second, until 20 s were over");
-    assert!(board.ended().now_or_never().is_none());
-    tokio::time::sleep(Duration::from_millis(4_000)).await;
-    assert_eq!(steps.load(Ordering::Relaxed), begun);
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let ended = board.ended().now_or_never().unwrap().to_string();
-    assert!(ended.contains("storage"), "{ended}");
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_effect_does_not_begin_when_the_lease_has_run_low_since_its_intent() {
-    let (env, done) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
-    let store = Shared::new(&env);
-    let stopped = FaultPlan::default();
-    stopped.arm("step.begin", Fault::Wait(Duration::from_secs(12)), 1);
-    let counted = Arc::clone(&done);
-    let charger = move |turn: Turn| {
-        let counted = Arc::clone(&counted);
-        async move {
-            let charge = async { Ok::<_, TurnError>(counted.fetch_add(1, Ordering::Relaxed)) };
-            Ok(Command::output(turn.effect("charge").run(charge).await?))
-        }
-    };
-    let board = store.board(&env.clone().with_faults(Arc::new(stopped))).agent("charger", charger);
-    let board = board.start().await.unwrap();
-    submit(&board, "charger").await;
-    store.is_mute.store(true, Ordering::Relaxed);
-    board.ended().await;
-    assert_eq!(done.load(Ordering::Relaxed), 0);
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_board_that_loses_its_lease_does_not_cancel_what_another_one_does_for_it() {
-    let env = Env::repeatable(1);
-    let store = Shared::new(&env);
-    // It renews its own lease seldom.
-    let back = asker(store.board(&env)).timings(|timings| timings.lease(HOUR)).start().await.unwrap();
-    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "ask").await?)) };
-    let front = store.board(&env).agent("lead", lead).start().await.unwrap();
-    let run = submit(&front, "lead").await;
-    comes_true(async || !back.runs_at_work().is_empty()).await;
-    let placed = back.runs_at_work().remove(0);
-    let name = question(&placed).await;
-    store.is_mute.store(true, Ordering::Relaxed);
-    front.ended().await;
-    store.is_mute.store(false, Ordering::Relaxed);
-    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
-    assert_eq!(people::questions(&placed).await.len(), 1, "the turn continues");
-    let heir = store.board(&env).agent("lead", lead).start().await.unwrap();
-    back.people().answer(name.id, "ann", "tester").await.unwrap();
-    assert_eq!(heir.run(run.id()).result().await.unwrap().output, json!("ann"));
-    for board in [heir, back, front] {
-        board.shutdown().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_renewed_late_lets_the_work_go_on() {
-    let (env, steps) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
-    let store = Shared::new(&env);
-    let greeter = |_: Turn| async { Ok(Command::output("hello")) };
-    let board = stepper(store.board(&env), &steps).agent("greeter", greeter).start().await.unwrap();
-    submit(&board, "stepper").await;
-    tokio::time::sleep(Duration::from_millis(12_500)).await;
-    store.is_mute.store(true, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let begun = steps.load(Ordering::Relaxed);
-    let waits = submit(&board, "greeter").await;
-    store.is_mute.store(false, Ordering::Relaxed);
-    assert_eq!(waits.result().await.unwrap().output, json!("hello"));
-    tokio::time::sleep(Duration::from_secs(300)).await;
-    assert!(steps.load(Ordering::Relaxed) > begun + 250);
-    assert!(board.ended().now_or_never().is_none());
-    board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

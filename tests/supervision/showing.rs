@@ -33,8 +33,8 @@ struct Bell {
 struct Seen {
     notes: Vec<String>,
     decider: Option<Decider>,
-    /// Panics over the next question.
-    panics: bool,
+    /// Panics over so many questions from here on.
+    panics: u32,
 }
 
 impl Bell {
@@ -77,7 +77,10 @@ impl Channel for Bell {
 
     fn ask(&self, _: &Envelope, _: &Decider) {
         self.note("asked".to_owned());
-        assert!(!std::mem::take(&mut self.seen.lock().panics), "it fails, as the test has it");
+        let panics = &mut self.seen.lock().panics;
+        let left = panics.checked_sub(1);
+        *panics = left.unwrap_or_default();
+        assert!(left.is_none(), "it fails, as the test has it");
     }
 
     fn settled(&self, _: &Envelope, decision: Option<&Decision>) {
@@ -333,7 +336,7 @@ async fn of_two_that_decide_at_once_at_two_boards_one_wins_and_all_see_who() {
 async fn a_board_with_a_channel_that_panics_shows_the_question_again() {
     let world = World::new();
     let (shows, bell) = with_channel(&world, "bell").await;
-    bell.seen.lock().panics = true;
+    bell.seen.lock().panics = 1;
     let owner = with_agent(&world).start().await.unwrap();
     let (run, id) = ask(&owner).await;
     comes_true(async || bell.notes().len() == 2).await;
@@ -343,6 +346,45 @@ async fn a_board_with_a_channel_that_panics_shows_the_question_again() {
     assert_eq!(output(&run).await, json!("\"hi\""));
     bell.has_noted("ann").await;
     stop([shows, owner]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_board_asks_when_the_channel_of_the_board_that_works_on_the_run_has_failed_for_good() {
+    let world = World::new();
+    let own = Bell::new("bell");
+    own.seen.lock().panics = u32::MAX;
+    let owner = with_agent(&world).channel(own.clone()).start().await.unwrap();
+    let (other, bell) = with_channel(&world, "bell").await;
+    let (run, id) = ask(&owner).await;
+    bell.has_noted("asked").await;
+    let listed = other.boards().await.unwrap();
+    assert_eq!(listed.iter().map(|board| board.info.channels.len()).collect::<Vec<_>>(), [0, 1]);
+    let asked = own.notes().len();
+    tokio::time::sleep(GONE).await;
+    assert_eq!((own.notes().len(), bell.notes().len()), (asked, 1));
+    bell.decider().approve(id, "ann").await.unwrap();
+    assert_eq!(output(&run).await, json!("\"hello\""));
+    bell.has_noted("ann").await;
+    stop([owner, other]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_board_asks_when_the_channel_of_the_one_that_asked_has_failed_for_good() {
+    let world = World::new();
+    let owner = with_agent(&world).start().await.unwrap();
+    let (first, bell) = with_channel(&world, "bell").await;
+    bell.seen.lock().panics = u32::MAX;
+    let (second, next) = with_channel(&world, "bell").await;
+    let (run, id) = ask(&owner).await;
+    bell.has_noted("asked").await;
+    assert!(next.notes().is_empty());
+    next.has_noted("asked").await;
+    tokio::time::sleep(GONE).await;
+    assert_eq!((bell.shows(), next.shows()), (vec![], vec![id]));
+    next.decider().approve(id, "ann").await.unwrap();
+    assert_eq!(output(&run).await, json!("\"hello\""));
+    next.has_noted("ann").await;
+    stop([owner, first, second]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,32 +54,6 @@ struct Board {
 }
 
 impl Board {
-    /// Starts one that works.
-    fn start(test: &str, name: &str, schema: &str, diary: &Path) -> Self {
-        Self::start_of(Kind::Usual, test, name, schema, diary)
-    }
-
-    fn start_of(kind: Kind, test: &str, name: &str, schema: &str, diary: &Path) -> Self {
-        let mut board = Self::spawn(kind, test, name, schema, diary);
-        board.await_line("ready");
-        board
-    }
-
-    /// Starts one that may end before it is ready.
-    fn spawn(kind: Kind, test: &str, name: &str, schema: &str, diary: &Path) -> Self {
-        let folder = &Server::of_this_process().folder;
-        let told = format!("{name}\n{}\n{schema}\n{}\n{kind:?}", folder.display(), diary.display());
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--quiet"])
-            .env(BOARD, told)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, stdin, stdout }
-    }
-
     /// Reads lines until one begins so, and returns the rest of it.
     fn await_line(&mut self, begins: &str) -> String {
         loop {
@@ -201,84 +175,122 @@ fn is_board() -> bool {
     true
 }
 
-/// How often each step of each run was begun, and by which boards.
-fn steps(diary: &Path) -> BTreeMap<(RunId, usize), Vec<String>> {
-    let mut steps: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    for line in std::fs::read_to_string(diary).unwrap_or_default().lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let key = (words[0].parse().unwrap(), words[1].parse().unwrap());
-        steps.entry(key).or_default().push(words[2].to_owned());
-    }
-    steps
+/// A schema that is empty, with the boards of a test.
+struct Stage {
+    test: &'static str,
+    schema: String,
+    config: PostgresConfig,
+    diary: PathBuf,
+    /// Removed at the end.
+    _folder: tempfile::TempDir,
 }
 
-/// Waits until the boards have begun so many steps.
-fn await_steps(diary: &Path, count: usize) {
-    while steps(diary).len() < count {
-        std::thread::yield_now();
-    }
-}
-
-/// Waits for the ends of the runs at a board without agents, and checks that each has finished, with every step begun, and again only
-/// where it was under way when one of so many boards was gone.
-fn all_finish(config: PostgresConfig, runs: &[RunId], diary: &Path, gone: usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let observer = board(config, "observer").await.start().await.unwrap();
-        for run in runs {
-            let result = observer.run(*run).result().await.unwrap();
-            assert_eq!(result.outcome, Outcome::Finished, "{run}");
+impl Stage {
+    /// That of the test of this name; `None` in the process of one of its boards, once that has ended.
+    fn begin(test: &'static str) -> Option<Self> {
+        if is_board() {
+            return None;
         }
-        observer.shutdown().await;
-    });
-    let steps = steps(diary);
-    for run in runs {
-        let of_run = (0..STEPS).map(|step| steps.get(&(*run, step)).map_or(0, Vec::len)).collect::<Vec<_>>();
-        assert!(of_run.iter().all(|times| *times >= 1), "{run}: {of_run:?}");
-        assert!(of_run.iter().sum::<usize>() <= STEPS + gone, "{run}: {of_run:?}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let schema = runtime.block_on(Server::of_this_process().fresh_schema());
+        let (config, folder) = (Server::of_this_process().config(&schema), tempfile::tempdir().unwrap());
+        Some(Self { test, schema, config, diary: folder.path().join("diary"), _folder: folder })
     }
-    assert_eq!(runs.iter().collect::<BTreeSet<_>>().len(), runs.len());
-}
 
-fn fresh() -> (PostgresConfig, String, tempfile::TempDir) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let schema = runtime.block_on(Server::of_this_process().fresh_schema());
-    (Server::of_this_process().config(&schema), schema, tempfile::tempdir().unwrap())
+    /// Starts a board that works.
+    fn start(&self, name: &str) -> Board {
+        self.start_of(Kind::Usual, name)
+    }
+
+    fn start_of(&self, kind: Kind, name: &str) -> Board {
+        let mut board = self.spawn(kind, name);
+        board.await_line("ready");
+        board
+    }
+
+    /// Starts one that may end before it is ready.
+    fn spawn(&self, kind: Kind, name: &str) -> Board {
+        let folder = &Server::of_this_process().folder;
+        let told = format!("{name}\n{}\n{}\n{}\n{kind:?}", folder.display(), self.schema, self.diary.display());
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([self.test, "--exact", "--nocapture", "--quiet"])
+            .env(BOARD, told)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Board { child, stdin, stdout }
+    }
+
+    /// Lets the steps end that wait.
+    fn open_gate(&self) {
+        std::fs::write(gate(&self.diary), []).unwrap();
+    }
+
+    /// How often each step of each run was begun, and by which boards.
+    fn steps(&self) -> BTreeMap<(RunId, usize), Vec<String>> {
+        let mut steps: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for line in std::fs::read_to_string(&self.diary).unwrap_or_default().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let key = (words[0].parse().unwrap(), words[1].parse().unwrap());
+            steps.entry(key).or_default().push(words[2].to_owned());
+        }
+        steps
+    }
+
+    /// Waits until the boards have begun so many steps.
+    fn await_steps(&self, count: usize) {
+        while self.steps().len() < count {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the ends of the runs at a board without agents, and checks that each has finished, with every step begun, and again
+    /// only where it was under way when one of so many boards was gone.
+    fn all_finish(&self, runs: &[RunId], gone: usize) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let observer = board(self.config.clone(), "observer").await.start().await.unwrap();
+            for run in runs {
+                let result = observer.run(*run).result().await.unwrap();
+                assert_eq!(result.outcome, Outcome::Finished, "{run}");
+            }
+            observer.shutdown().await;
+        });
+        let steps = self.steps();
+        for run in runs {
+            let of_run = (0..STEPS).map(|step| steps.get(&(*run, step)).map_or(0, Vec::len)).collect::<Vec<_>>();
+            assert!(of_run.iter().all(|times| *times >= 1), "{run}: {of_run:?}");
+            assert!(of_run.iter().sum::<usize>() <= STEPS + gone, "{run}: {of_run:?}");
+        }
+        assert_eq!(runs.iter().collect::<BTreeSet<_>>().len(), runs.len());
+    }
 }
 
 #[test]
 fn runs_go_on_elsewhere_when_their_board_is_killed() {
-    if is_board() {
-        return;
-    }
-    const TEST: &str = "runs_go_on_elsewhere_when_their_board_is_killed";
-    let (config, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let (mut first, mut second) = (Board::start(TEST, "a", &schema, &diary), Board::start(TEST, "b", &schema, &diary));
+    let Some(stage) = Stage::begin("runs_go_on_elsewhere_when_their_board_is_killed") else { return };
+    let (mut first, mut second) = (stage.start("a"), stage.start("b"));
     let mut runs = first.submit(50);
     runs.extend(second.submit(50));
-    await_steps(&diary, 120);
+    stage.await_steps(120);
     first.kill();
-    std::fs::write(gate(&diary), []).unwrap();
+    stage.open_gate();
     // A process that comes again under the name of a killed one waits for nobody.
-    all_finish(config, &runs, &diary, 1);
+    stage.all_finish(&runs, 1);
     let by_heir =
-        steps(&diary).into_iter().filter(|((run, _), by)| runs[..50].contains(run) && by.contains(&"b".to_owned()));
+        stage.steps().into_iter().filter(|((run, _), by)| runs[..50].contains(run) && by.contains(&"b".to_owned()));
     assert!(by_heir.count() > 0, "the second board has continued runs of the first");
 }
 
 #[test]
 fn a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth() {
-    if is_board() {
-        return;
-    }
-    const TEST: &str = "a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth";
-    let (_, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let begun = || steps(&diary).into_values().flatten().collect::<Vec<_>>();
+    let Some(stage) = Stage::begin("a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth") else { return };
+    let begun = || stage.steps().into_values().flatten().collect::<Vec<_>>();
     let mut dead = Vec::new();
     for name in ["a", "b", "c"] {
-        let mut board = Board::spawn(Kind::Usual, TEST, name, &schema, &diary);
+        let mut board = stage.spawn(Kind::Usual, name);
         if dead.is_empty() {
             writeln!(board.stdin, "poison").unwrap();
         }
@@ -286,7 +298,7 @@ fn a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth() {
         dead.push(board);
     }
     assert_eq!(begun(), ["a", "b", "c"]);
-    let mut last = Board::start(TEST, "d", &schema, &diary);
+    let mut last = stage.start("d");
     writeln!(last.stdin, "attention").unwrap();
     let why = last.await_line("attention");
     assert!(why.contains("poison run: the boards a, b, c ended while they worked on it"), "{why}");
@@ -295,38 +307,31 @@ fn a_run_that_kills_its_boards_is_left_to_a_person_by_the_fourth() {
 
 #[test]
 fn a_killed_board_starts_again_at_once_under_its_name_and_continues_its_runs() {
-    if is_board() {
+    let Some(stage) = Stage::begin("a_killed_board_starts_again_at_once_under_its_name_and_continues_its_runs") else {
         return;
-    }
-    const TEST: &str = "a_killed_board_starts_again_at_once_under_its_name_and_continues_its_runs";
-    let (config, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let mut first = Board::start(TEST, "a", &schema, &diary);
+    };
+    let mut first = stage.start("a");
     let runs = first.submit(20);
-    await_steps(&diary, 40);
+    stage.await_steps(40);
     first.kill();
-    std::fs::write(gate(&diary), []).unwrap();
+    stage.open_gate();
     // It would end here if its name were taken.
-    let again = Board::start(TEST, "a", &schema, &diary);
-    all_finish(config, &runs, &diary, 1);
+    let again = stage.start("a");
+    stage.all_finish(&runs, 1);
     drop(again);
 }
 
 #[test]
 fn a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing() {
-    if is_board() {
-        return;
-    }
-    const TEST: &str = "a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing";
-    let (config, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let (mut first, second) = (Board::start(TEST, "a", &schema, &diary), Board::start(TEST, "b", &schema, &diary));
+    let Some(stage) = Stage::begin("a_board_that_was_stopped_for_too_long_ends_and_repeats_nothing") else { return };
+    let (mut first, second) = (stage.start("a"), stage.start("b"));
     let runs = first.submit(50);
-    await_steps(&diary, 60);
+    stage.await_steps(60);
     first.signal(Signal::STOP);
-    std::fs::write(gate(&diary), []).unwrap();
-    all_finish(config, &runs, &diary, 1);
-    let by_first = || std::fs::read_to_string(&diary).unwrap().lines().filter(|line| line.ends_with(" a")).count();
+    stage.open_gate();
+    stage.all_finish(&runs, 1);
+    let by_first =
+        || std::fs::read_to_string(&stage.diary).unwrap().lines().filter(|line| line.ends_with(" a")).count();
     let before = by_first();
     first.signal(Signal::CONT);
     let reason = first.await_line("ended");
@@ -344,15 +349,16 @@ struct Held {
 }
 
 impl Held {
-    fn hold(config: &PostgresConfig, schema: &str, run: RunId) -> Self {
+    fn hold(stage: &Stage, run: RunId) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = Server::of_this_process();
         let (client, watching, store) = runtime.block_on(async {
-            let store = Postgres::connect_with(config.clone()).await.unwrap();
+            let store = Postgres::connect_with(stage.config.clone()).await.unwrap();
             (server.client().await, server.client().await, store)
         });
         let note = format!(
-            "BEGIN; SELECT FROM {schema}.entries WHERE position('open'::bytea IN key) > 0 AND position('{}'::bytea IN key) > 0 FOR UPDATE",
+            "BEGIN; SELECT FROM {}.entries WHERE position('open'::bytea IN key) > 0 AND position('{}'::bytea IN key) > 0 FOR UPDATE",
+            stage.schema,
             run.0.as_simple()
         );
         runtime.block_on(client.batch_execute(&note)).unwrap();
@@ -381,43 +387,40 @@ impl Held {
 
 #[test]
 fn an_heir_that_is_killed_while_it_takes_runs_over_leaves_all_of_them_to_the_next() {
-    if is_board() {
+    let Some(stage) = Stage::begin("an_heir_that_is_killed_while_it_takes_runs_over_leaves_all_of_them_to_the_next")
+    else {
         return;
-    }
-    const TEST: &str = "an_heir_that_is_killed_while_it_takes_runs_over_leaves_all_of_them_to_the_next";
-    let (config, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let mut first = Board::start(TEST, "a", &schema, &diary);
+    };
+    let mut first = stage.start("a");
     let runs = first.submit(40);
-    await_steps(&diary, 80);
-    let held = Held::hold(&config, &schema, runs[20]);
-    let mut heir = Board::start_of(Kind::OneByOne, TEST, "b", &schema, &diary);
+    stage.await_steps(80);
+    let held = Held::hold(&stage, runs[20]);
+    let mut heir = stage.start_of(Kind::OneByOne, "b");
     first.kill();
     let owned = held.wanted_by(1, &runs);
     heir.kill();
     held.release();
     let taken = owned.get("b").copied().unwrap_or_default();
     assert!((1..runs.len()).contains(&taken), "it is in the middle: {owned:?}");
-    std::fs::write(gate(&diary), []).unwrap();
-    let next = Board::start(TEST, "c", &schema, &diary);
-    all_finish(config, &runs, &diary, 2);
+    stage.open_gate();
+    let next = stage.start("c");
+    stage.all_finish(&runs, 2);
     drop(next);
 }
 
 #[test]
 fn of_three_heirs_one_is_killed_while_they_take_runs_over_and_the_others_continue_each_run_once() {
-    if is_board() {
+    let Some(stage) =
+        Stage::begin("of_three_heirs_one_is_killed_while_they_take_runs_over_and_the_others_continue_each_run_once")
+    else {
         return;
-    }
-    const TEST: &str = "of_three_heirs_one_is_killed_while_they_take_runs_over_and_the_others_continue_each_run_once";
-    let (config, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let mut first = Board::start(TEST, "a", &schema, &diary);
+    };
+    let mut first = stage.start("a");
     let runs = first.submit(40);
-    await_steps(&diary, 80);
-    let held = Held::hold(&config, &schema, runs[20]);
+    stage.await_steps(80);
+    let held = Held::hold(&stage, runs[20]);
     let names = ["b", "c", "d"];
-    let mut heirs = names.map(|name| Board::start_of(Kind::OneByOne, TEST, name, &schema, &diary));
+    let mut heirs = names.map(|name| stage.start_of(Kind::OneByOne, name));
     first.kill();
     let owned = held.wanted_by(3, &runs);
     // The one that has most.
@@ -425,10 +428,10 @@ fn of_three_heirs_one_is_killed_while_they_take_runs_over_and_the_others_continu
     assert!(owned.get(names[most]).is_some_and(|taken| *taken < runs.len()), "it is in the middle: {owned:?}");
     heirs[most].kill();
     held.release();
-    std::fs::write(gate(&diary), []).unwrap();
-    all_finish(config, &runs, &diary, 2);
+    stage.open_gate();
+    stage.all_finish(&runs, 2);
     let mut continued_by: BTreeMap<RunId, BTreeSet<String>> = BTreeMap::new();
-    for ((run, _), by) in steps(&diary) {
+    for ((run, _), by) in stage.steps() {
         let others = by.into_iter().filter(|name| ![names[most], "a"].contains(&&**name));
         continued_by.entry(run).or_default().extend(others);
     }
@@ -437,37 +440,35 @@ fn of_three_heirs_one_is_killed_while_they_take_runs_over_and_the_others_continu
 
 #[test]
 fn a_run_of_a_later_build_is_left_by_boards_of_this_one_and_continued_by_the_later() {
-    if is_board() {
+    let Some(stage) = Stage::begin("a_run_of_a_later_build_is_left_by_boards_of_this_one_and_continued_by_the_later")
+    else {
         return;
-    }
-    const TEST: &str = "a_run_of_a_later_build_is_left_by_boards_of_this_one_and_continued_by_the_later";
-    let (config, schema, folder) = fresh();
-    let diary = folder.path().join("diary");
-    let mut of_this = Board::start(TEST, "this", &schema, &diary);
-    let mut later = Board::start_of(Kind::Later, TEST, "later", &schema, &diary);
+    };
+    let mut of_this = stage.start("this");
+    let mut later = stage.start_of(Kind::Later, "later");
     let (older_runs, newer_runs) = (of_this.submit(5), later.submit(5));
-    await_steps(&diary, 20);
+    stage.await_steps(20);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let store = runtime.block_on(Postgres::connect_with(config.clone())).unwrap();
+    let store = runtime.block_on(Postgres::connect_with(stage.config.clone())).unwrap();
     let journal = Journal::new(Arc::new(store));
     let boards = || runtime.block_on(journal.boards()).unwrap();
     let forms = boards();
     let forms: Vec<_> = forms.iter().map(|board| (&*board.name, board.info.reads, board.info.letters)).collect();
     assert_eq!(forms, [("this", 1, 1), ("later", 2, 2)]);
     later.kill();
-    std::fs::write(gate(&diary), []).unwrap();
-    all_finish(config.clone(), &older_runs, &diary, 0);
+    stage.open_gate();
+    stage.all_finish(&older_runs, 0);
     let is_gone = || boards().iter().any(|board| &*board.name == "later" && board.left.is_zero());
     while !is_gone() {
         std::thread::yield_now();
     }
     // One that starts leaves them too, and has its own to do.
-    let mut heir = Board::start(TEST, "heir", &schema, &diary);
+    let mut heir = stage.start("heir");
     let own = heir.submit(5);
-    all_finish(config.clone(), &own, &diary, 0);
-    let again = Board::start_of(Kind::Later, TEST, "again", &schema, &diary);
-    all_finish(config, &newer_runs, &diary, 1);
-    let of_newer = steps(&diary).into_iter().filter(|((run, _), _)| newer_runs.contains(run));
+    stage.all_finish(&own, 0);
+    let again = stage.start_of(Kind::Later, "again");
+    stage.all_finish(&newer_runs, 1);
+    let of_newer = stage.steps().into_iter().filter(|((run, _), _)| newer_runs.contains(run));
     let by: BTreeSet<String> = of_newer.flat_map(|(_, by)| by).collect();
     assert_eq!(by.iter().map(String::as_str).collect::<Vec<_>>(), ["again", "later"]);
     drop((of_this, heir, again));

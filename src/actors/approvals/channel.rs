@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
@@ -59,16 +60,30 @@ pub trait Channel: Send + Sync + 'static {
 pub(crate) struct ChannelView {
     channel: Arc<dyn Channel>,
     shown: Mailbox<ChannelMsg, BTreeMap<ApprovalId, Envelope>>,
+    /// The actor was restarted too often, and has not started again since.
+    has_failed: AtomicBool,
 }
 
 impl ChannelView {
     pub(crate) fn new(channel: Arc<dyn Channel>) -> Self {
-        Self { channel, shown: Mailbox::default() }
+        Self { channel, shown: Mailbox::default(), has_failed: AtomicBool::new(false) }
     }
 
     /// The channel's name.
     pub(crate) fn name(&self) -> &str {
         self.channel.name()
+    }
+
+    /// The names of those that ask people also about what the runs of other boards wait for. One whose actor is down for good asks
+    /// nobody.
+    pub(crate) fn asking(views: &[Arc<Self>]) -> Vec<Arc<str>> {
+        let asks = |view: &&Arc<Self>| view.channel.asks_for_other_boards() && !view.has_failed.load(Ordering::Relaxed);
+        views.iter().filter(asks).map(|view| view.name().into()).collect()
+    }
+
+    /// The actor was restarted too often, and stays down.
+    pub(crate) fn note_failure(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 
     /// Sends a message to the channel's actor. An actor that is down reviews the open questions when it restarts.
@@ -123,6 +138,7 @@ impl Actor for ChannelActor {
     ) -> Result<ChannelActorState, ActorProcessingErr> {
         decider.queue.env.slow_fault_point_of("channel.start", view.name()).await?;
         view.shown.attach(me.clone());
+        view.has_failed.store(false, Ordering::Relaxed);
         me.cast(ChannelMsg::Started)?;
         me.cast(ChannelMsg::Review)?;
         let decider = decider.of_channel(view.name());

@@ -101,10 +101,6 @@ fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static,
         Some(elsewhere) if ready.is_taken_elsewhere => elsewhere.take(turn),
         Some(_) | None => value.turn(turn),
     };
-    let turn = match ready.placed() {
-        Some(_) => for_another_board(turn).boxed(),
-        None => turn,
-    };
     if !scheduler.env.has_faults() {
         return turn;
     }
@@ -116,16 +112,6 @@ fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static,
         end
     }
     .boxed()
-}
-
-/// The command of a turn for another board: as output, since that board's run is where it counts.
-async fn for_another_board(turn: impl Future<Output = Result<Command, TurnError>>) -> Result<Command, TurnError> {
-    let command = turn.await?;
-    if command.unserializable.is_some() {
-        return Ok(command);
-    }
-    let text = serde_json::to_string(&command).map_err(|error| TurnError::terminal(error.to_string()))?;
-    Ok(Command::output(text))
 }
 
 /// Passes a fault point of a turn: its agent's actor may be killed there, and the turn continues.

@@ -202,15 +202,12 @@ impl Delegation {
 impl Delegation {
     /// Gives the task away without waiting. The answer comes to this agent with a turn of its own, whose input is a
     /// [`LateAnswer`](crate::messages::LateAnswer), also after a restart; until then the branch stays open. The turn that
-    /// gave it away ends without handing control on.
+    /// gave it away ends without handing control on. If another board takes that turn, the turn with the answer is taken there as well, and
+    /// is part of it for the run that waits.
     ///
     /// # Errors
     /// [`DelegationError::Refused`], and when an earlier attempt asked for something else in this place.
     pub async fn detach(mut self) -> Result<RequestId, DelegationError> {
-        if self.turn.shared.ready.placed().is_some() {
-            let why = "a turn for the run of another board awaits what it delegates: nobody is there for a late answer";
-            return Err(DelegationError::Turn(TurnError::terminal(why)));
-        }
         self.order.is_detached = true;
         let id = self.request_id();
         let request = TurnRequest::Delegate(self.order);

@@ -60,10 +60,11 @@ impl Turn {
     }
 
     /// The turn's id: the same for all its attempts, wherever they are made, so it serves as idempotency key outside. Of a turn that is
-    /// taken for the run of another board it is the id in that run.
+    /// taken for the run of another board it is the id in that run, but of a turn with a late answer to what such a turn has given away.
     #[must_use]
     pub fn id(&self) -> TurnId {
-        self.shared.ready.placed().map_or(self.own_id(), |placed| placed.turn)
+        let own = self.own_id();
+        self.shared.ready.placed().filter(|_| own.number == 1).map_or(own, |placed| placed.turn)
     }
 
     /// The id of the turn in its own run: another one, if the turn is taken for the run of another board.

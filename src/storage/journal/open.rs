@@ -230,8 +230,8 @@ impl Journal {
     /// What the store reports.
     pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
         let Some(owner) = self.owner_of(run).await? else { return Ok(None) };
-        let session = self.session_of(&owner).await?;
-        Ok(session.filter(|(session, _)| !session.left.is_zero()).map(|_| owner))
+        let sessions = self.sessions_of(&owner).await?;
+        Ok(sessions.iter().any(|(session, _)| !session.left.is_zero()).then_some(owner))
     }
 
     /// As [`Journal::board_of`], but with `None` also nothing that an earlier board of the run writes can come any more: a board whose
@@ -258,18 +258,18 @@ impl Journal {
         Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
     }
 
-    /// The session of the board of this id, unless that was forgotten. One that lives and says what this build cannot read may be that of
-    /// any board.
+    /// The session of the board of this id, unless that was forgotten; if there is none, those that say what this build cannot read, of
+    /// which each may be that of any board.
     ///
     /// # Errors
     /// What the store reports.
-    pub(crate) async fn session_of(&self, board: &str) -> Result<Option<(SessionInfo, BoardInfo)>, StorageError> {
-        let mut unread = None;
+    pub(crate) async fn sessions_of(&self, board: &str) -> Result<Vec<(SessionInfo, Option<BoardInfo>)>, StorageError> {
+        let mut unread = Vec::new();
         for session in self.storage.sessions().await? {
             match BoardInfo::read(&session.about) {
-                Some(info) if *info.id == *board => return Ok(Some((session, info))),
-                None if !session.left.is_zero() => unread = Some((session, BoardInfo::default())),
-                Some(_) | None => {}
+                Some(info) if *info.id == *board => return Ok(vec![(session, Some(info))]),
+                Some(_) => {}
+                None => unread.push((session, None)),
             }
         }
         Ok(unread)
@@ -281,12 +281,14 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn lease_of(&self, board: &str) -> Result<Option<Duration>, StorageError> {
-        let Some((session, _)) = self.session_of(board).await? else { return Ok(None) };
-        match self.storage.end_session(session.id, true).await {
-            Ok(()) => Ok(None),
-            Err(StorageError::SessionLives { left }) => Ok(Some(left)),
-            Err(error) => Err(error),
+        for (session, _) in self.sessions_of(board).await? {
+            match self.storage.end_session(session.id, true).await {
+                Ok(()) => {}
+                Err(StorageError::SessionLives { left }) => return Ok(Some(left)),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(None)
     }
 }
 

@@ -86,6 +86,8 @@ pub(crate) struct ReadyTurn {
     pub agent: AgentName,
     /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::Run::node_of).
     pub node: Option<Arc<str>>,
+    /// Whether it is taken for the run of another board, which applies its command.
+    pub is_for_another_board: bool,
     /// The value that it works on.
     pub input: Json,
     /// The state as the turns before this one left it.
@@ -137,9 +139,9 @@ pub(crate) struct ReadyTurn {
 }
 
 impl ReadyTurn {
-    /// The turn of another board's run that it is.
+    /// The turn of another board's run that it is, or whose late answers it has.
     pub(crate) fn placed(&self) -> Option<&PlacedTurn> {
-        self.submission.task.placed.as_deref().filter(|_| self.id.number == 1)
+        self.submission.task.placed.as_deref().filter(|_| self.is_for_another_board)
     }
 
     /// With what its agent sees of the run that waits for it, besides the state.

@@ -28,16 +28,17 @@ pub(crate) struct Ownership {
 struct Shared {
     /// Boards that have ended, and cannot come back: ids are not used again. One whose lease ran out has its name here.
     gone: Mutex<HashMap<Arc<str>, Option<Arc<str>>>>,
-    /// The runs of each session that has ended, from one look at all notes after its end: later there are only fewer.
-    left: Mutex<BTreeMap<SessionId, BTreeSet<RunId>>>,
+    /// The runs of each session that has ended, with the boards in their notes, from one look at all notes after its end: later there are
+    /// only fewer.
+    left: Mutex<BTreeMap<SessionId, BTreeMap<RunId, Arc<str>>>>,
     /// The board is being shut down.
     is_leaving: AtomicBool,
     /// Runs of boards that are gone which this one leaves to others, with the agents that it lacks; none if it cannot read them.
     unplaced: Mutex<HashMap<RunId, BTreeSet<AgentName>>>,
 }
 
-/// A session that has ended, and the id of its board.
-type Gone = (SessionId, Arc<str>);
+/// A session that has ended, and the id of its board; `None` if what the board said cannot be read.
+type Gone = (SessionId, Option<Arc<str>>);
 
 impl Ownership {
     /// What the board `board` knows, which works in `session`; its id is unique also among earlier processes.
@@ -103,14 +104,14 @@ impl Ownership {
         if *owner == self.board || self.shared.gone.lock().contains_key(owner) {
             return Ok(None);
         }
-        let lost = match self.journal.session_of(owner).await? {
-            None => None,
-            Some((session, info)) => match self.journal.storage().end_session(session.id, true).await {
-                Ok(()) => lost_of(&session, &info),
+        let mut lost = None;
+        for (session, info) in self.journal.sessions_of(owner).await? {
+            match self.journal.storage().end_session(session.id, true).await {
+                Ok(()) => lost = info.and_then(|info| lost_of(&session, &info)),
                 Err(StorageError::SessionLives { left }) => return Ok(Some(left)),
                 Err(error) => return Err(error),
-            },
-        };
+            }
+        }
         self.shared.gone.lock().entry(Arc::clone(owner)).or_insert(lost);
         Ok(None)
     }
@@ -218,16 +219,24 @@ impl Ownership {
         Ok(())
     }
 
-    /// Finds the runs of sessions that have ended, and offers them.
+    /// Finds the runs of sessions that have ended, and offers them. Of one that cannot be read, these are the runs of all boards that are
+    /// not on the store.
     async fn read_left(&self, sessions: &[&Gone], offer: impl Fn(RunId)) -> Result<(), StorageError> {
         let notes = self.journal.open_notes().await?;
-        let boards: HashMap<&Arc<str>, SessionId> = sessions.iter().map(|(id, board)| (board, *id)).collect();
-        let mut left: BTreeMap<SessionId, BTreeSet<RunId>> =
-            sessions.iter().map(|(id, _)| (*id, BTreeSet::new())).collect();
-        for (run, owner) in &notes {
-            if let Some(session) = boards.get(owner) {
-                left.entry(*session).or_default().insert(*run);
-                offer(*run);
+        let named = |(id, board): &&Gone| Some((Arc::clone(board.as_ref()?), *id));
+        let boards: HashMap<Arc<str>, SessionId> = sessions.iter().filter_map(named).collect();
+        let unread = sessions.iter().find(|(_, board)| board.is_none()).map(|(id, _)| *id);
+        let there: HashSet<Arc<str>> = match unread {
+            // After the notes: what has begun meanwhile is on the store.
+            Some(_) => self.journal.boards().await?.into_iter().map(|board| board.info.id).collect(),
+            None => HashSet::default(),
+        };
+        let mut left: BTreeMap<_, BTreeMap<_, _>> = sessions.iter().map(|(id, _)| (*id, BTreeMap::new())).collect();
+        for (run, owner) in notes {
+            let session = boards.get(&owner).copied().or(unread.filter(|_| !there.contains(&owner)));
+            if let Some(session) = session {
+                left.entry(session).or_default().insert(run, owner);
+                offer(run);
             }
         }
         self.shared.left.lock().extend(left);
@@ -236,9 +245,12 @@ impl Ownership {
 
     /// Forgets a session whose runs have all ended or were taken over.
     async fn forget_if_empty(&self, (session, board): &Gone) -> Result<(), StorageError> {
-        let first = || self.shared.left.lock().get(session).and_then(|runs| runs.first().copied());
-        while let Some(run) = first() {
-            if self.journal.note_of(run).await?.is_some_and(|noted| noted.note.owner == *board) {
+        let first = || {
+            let left = self.shared.left.lock();
+            left.get(session)?.first_key_value().map(|(run, owner)| (*run, Arc::clone(owner)))
+        };
+        while let Some((run, owner)) = first() {
+            if self.journal.note_of(run).await?.is_some_and(|noted| noted.note.owner == owner) {
                 return Ok(());
             }
             if let Some(runs) = self.shared.left.lock().get_mut(session) {
@@ -246,8 +258,11 @@ impl Ownership {
             }
             self.forget_left(run);
         }
-        self.journal.discard_mail(board).await?;
-        self.journal.discard_memory_runs(board).await?;
+        // Letters to a board that cannot be read expire, and what it had in memory alone stays.
+        if let Some(board) = board {
+            self.journal.discard_mail(board).await?;
+            self.journal.discard_memory_runs(board).await?;
+        }
         self.journal.storage().forget_session(*session).await
     }
 
@@ -278,13 +293,20 @@ impl Ownership {
                 Err(StorageError::SessionLives { .. }) => continue,
                 Err(error) => return Err(error),
             }
-            let info = BoardInfo::read(&session.about).unwrap_or_default();
-            let lost = lost_of(&session, &info);
-            if self.shared.gone.lock().insert(Arc::clone(&info.id), lost).is_none() {
-                let (session, board) = (session.id.0, &*info.id);
+            let info = BoardInfo::read(&session.about);
+            let is_new = match &info {
+                Some(info) => {
+                    let lost = lost_of(&session, info);
+                    self.shared.gone.lock().insert(Arc::clone(&info.id), lost).is_none()
+                }
+                None => !self.shared.left.lock().contains_key(&session.id),
+            };
+            let board = info.map(|info| info.id);
+            if is_new {
+                let (session, board) = (session.id.0, board.as_deref().unwrap_or("unknown"));
                 tracing::warn!(parent: None, session, board, "a board is gone; its runs are taken over");
             }
-            gone.push((session.id, info.id));
+            gone.push((session.id, board));
         }
         Ok(gone)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use callboard_text::quoted;
 
 use crate::messages::state::StateError;
-use crate::messages::{Command, Failure, FailureKind, Goto, Outcome, Refusal, RunEvent, Verdict};
+use crate::messages::{Command, Failure, FailureKind, Goto, Outcome, Refusal, RunEvent, Scope, Verdict};
 use crate::supervision::runs::rules::errors::OverwriteError;
 use crate::supervision::runs::rules::requests::{Attempt, MAX_COMMAND, TurnOutcome};
 use crate::supervision::runs::rules::retry::{self, AfterFailure};
@@ -75,12 +75,22 @@ fn on_command(
         return Err(invalid("its output, a write or a send is nested too deeply".into()));
     }
     let goes_elsewhere = matches!(command.goto, Goto::Agent(_) | Goto::Many(_));
-    if goes_elsewhere && (turn.has_detached() || !run.branch_of(turn).outbound.is_empty()) {
+    let is_for_another_board = run.is_for_another_board(turn);
+    // Of a turn for another board, that run applies the last command alone, once all answers have come.
+    let leaves_answers = match is_for_another_board {
+        true => turn.leaves_answers(),
+        false => turn.has_detached(),
+    } || !run.branch_of(turn).outbound.is_empty();
+    if goes_elsewhere && leaves_answers {
         return Err(invalid(
             "it hands control on while answers to detached delegations are to come; end with `Next`, or wait for them"
                 .into(),
         ));
     }
+    let command = match is_for_another_board {
+        true => for_another_board(number, turn, command, leaves_answers).map_err(invalid)?,
+        false => command,
+    };
     let size = command.size();
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
@@ -107,6 +117,31 @@ fn on_command(
     let (agent, attempt) = (turn.agent.clone(), turn.attempt.0);
     let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Arc::new(command), verdict, at };
     Ok((event, WorkedOut { settled, fingerprint }))
+}
+
+/// The end of a turn for the run of another board: its command is the output, as text, since it counts in that run. If answers are to
+/// come, the turns that have them see its writes.
+fn for_another_board(
+    number: u32,
+    turn: &OpenTurn,
+    mut command: Command,
+    leaves_answers: bool,
+) -> Result<Command, String> {
+    if leaves_answers && command.scope == Scope::Parent {
+        return Err("it speaks to the parent's plan while answers to detached delegations are to come".into());
+    }
+    // That run knows the input of the first turn alone.
+    if number > 1 && matches!(command.goto, Goto::Agent(_)) {
+        command.output.get_or_insert_with(|| turn.input.clone());
+    }
+    let text = serde_json::to_string(&command).map_err(|error| error.to_string())?;
+    let mut end = Command::output(text);
+    if command.goto == Goto::End {
+        end = end.end();
+    } else if leaves_answers {
+        end.update = command.update;
+    }
+    Ok(end)
 }
 
 /// The verdict on the command of a turn whose end is applied again, with an overwrite of its children's writes.

@@ -41,8 +41,7 @@ impl Run {
     fn keep_outbound(&mut self, number: u32) {
         let Some(open) = self.turns.get(number) else { return };
         let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
-        let is_detached = |record: &Record| matches!(record, Record::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))));
-        for (ordinal, record) in self.turns.take_records(number, |_, record| is_detached(record)) {
+        for (ordinal, record) in self.turns.take_records(number, |_, record| record.leaves_answer()) {
             let Record::Delegation { order, reply, deltas } = record else { continue };
             let reply = reply.and_then(Result::ok);
             let (agent, input) = (agent.clone(), input.clone());

@@ -124,6 +124,11 @@ impl Record {
         Some(Delegated { to, is_detached, answer: reply.clone(), is_tainted: deltas.is_tainted })
     }
 
+    /// Whether it is a delegation whose answer comes in a turn of its own, once the asking turn has ended.
+    pub(super) fn leaves_answer(&self) -> bool {
+        matches!(self, Self::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))))
+    }
+
     /// Whether it waits for a decision or answer of people.
     pub(super) fn waits_for_people(&self) -> bool {
         match self {

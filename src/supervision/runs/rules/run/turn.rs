@@ -307,6 +307,11 @@ impl OpenTurn {
             .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
     }
 
+    /// Whether an answer comes in a turn of its own once this one has ended, also one that is there already.
+    pub(in crate::supervision::runs) fn leaves_answers(&self) -> bool {
+        self.records.values().any(|record| record.leaves_answer())
+    }
+
     /// The answers to its delegations so far, in the order of the requests.
     pub(in crate::supervision::runs) fn earlier_answers(&self) -> Option<Arc<[EarlierAnswer]>> {
         let answered = |record: &Record| match record {

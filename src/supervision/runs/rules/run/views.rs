@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
-use crate::messages::{AgentName, Authority, Json, RunEvent, State, Timestamp, Update};
+use crate::messages::{AgentName, Authority, Command, Json, RunEvent, State, Timestamp, Update};
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::history::{ReplayError, from_submission};
 
@@ -40,23 +40,34 @@ impl Run {
         children
     }
 
-    /// The writes of the delegations of a run's first turn, in the order of the requests: what they leave to the run that waits for
-    /// the turn.
-    pub(crate) fn left_by_delegations(history: Vec<RunEvent>, rules: &StateRules) -> Result<Update, ReplayError> {
+    /// Whether a turn is taken for the run of another board, which applies its command: the run's first turn, and those with late answers
+    /// to what such turns have given away.
+    pub(in crate::supervision::runs) fn is_for_another_board(&self, turn: &OpenTurn) -> bool {
+        self.submission.task.placed.is_some() && self.branch_of(turn).origin == Origin::Root
+    }
+
+    /// What a run of a turn for another board leaves to the run that waits for it: for each of its turns that are for that run, the
+    /// writes of the delegations that it has the answers to, in the order of the requests, and its end.
+    pub(crate) fn left_to_another_board(
+        history: Vec<RunEvent>,
+        rules: &StateRules,
+    ) -> Result<Vec<(Update, Arc<Command>)>, ReplayError> {
         let (submission, events) = from_submission(history)?;
         let (mut run, _) = Self::begin(submission, rules.clone());
-        let mut left = Update::default();
+        let mut turns = Vec::new();
         for event in events {
-            if let (RunEvent::TurnEnded { turn: 1, .. }, Some(turn)) = (&event, run.turn(1)) {
+            if let RunEvent::TurnEnded { turn, command, .. } = &event
+                && let Some(turn) = run.turn(*turn).filter(|turn| run.is_for_another_board(turn))
+            {
+                let mut left = Update::default();
                 for delta in turn.children().iter().flat_map(|child| &child.deltas) {
-                    for write in delta.update.writes() {
-                        left.push(&write.channel, write.value.clone(), write.overwrite);
-                    }
+                    left.append(&delta.update);
                 }
+                turns.push((left, Arc::clone(command)));
             }
             run.step(&event);
         }
-        Ok(left)
+        Ok(turns)
     }
 
     /// Replaces concurrent writes by a person's overwrite.

@@ -296,6 +296,7 @@ impl RunShard {
             attempt: turn.attempt,
             agent: turn.agent.clone(),
             node: live.run.node_of_branch(branch).map(Arc::from),
+            is_for_another_board: live.run.is_for_another_board(turn),
             input: turn.input.clone(),
             view: branch.view.clone(),
             figures: turn.figures().cloned(),
