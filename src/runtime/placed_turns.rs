@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::boards::{Ask, Question, Reply, Unreached};
 use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
-use crate::messages::{AgentName, Command, Limits, Refusal, RunId, RunResult, Task, TurnId};
+use crate::messages::{AgentName, Command, Limits, PlacedTurn, Refusal, RunId, RunResult, Task, TurnId};
 use crate::storage::StorageError;
 
 use crate::supervision::runs::queue::WithRecord;
@@ -55,7 +54,7 @@ pub(super) struct PlacedTurns(pub(super) Weak<Board>);
 impl TurnsElsewhere for PlacedTurns {
     fn has_begun(&self, turn: TurnId) -> BoxFuture<'static, Result<bool, TurnError>> {
         let board = callboard(&self.0);
-        async move { Ok(board?.board.journal.has(run_of(turn)).await?) }.boxed()
+        async move { Ok(board?.board.journal.has(PlacedTurn::run_of(turn)).await?) }.boxed()
     }
 
     fn take(&self, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
@@ -69,7 +68,7 @@ impl Callboard {
     /// begun again finds it.
     pub(super) async fn take_turn_elsewhere(&self, turn: Turn) -> Result<Command, TurnError> {
         let boards = &self.board.boards;
-        let run = run_of(turn.own_id());
+        let run = PlacedTurn::run_of(turn.own_id());
         let has_begun = turn.may_have_begun() && self.board.journal.has(run).await?;
         if turn.has_requests() && !has_begun {
             let agent = turn.agent();
@@ -109,8 +108,8 @@ impl Callboard {
                     turn.taint(&format!("run {run}"));
                 }
                 let has_delegated = result.metrics.turns > 1;
-                let text: String = command(Ok(result), run)?.output.unwrap_or_default().parse().map_err(damaged)?;
-                let mut command: Command = serde_json::from_str(&text).map_err(damaged)?;
+                let output = command(Ok(result), run)?.output.unwrap_or_default();
+                let mut command = PlacedTurn::command_of(&output).map_err(damaged)?;
                 if has_delegated {
                     let history = self.board.journal.events(run).await?;
                     let mut written = Run::left_by_delegations(history, &self.board.rules).map_err(damaged)?;
@@ -233,9 +232,4 @@ impl Unended {
 
 fn damaged(error: impl std::fmt::Display) -> TurnError {
     TurnError::terminal(format!("the command of a turn at another board cannot be read: {error}"))
-}
-
-/// The id of the run that a turn is at another board: the same for all attempts.
-pub(super) fn run_of(turn: TurnId) -> RunId {
-    turn.run.child(xxh3_128(format!("{turn}/placed").as_bytes()))
 }
