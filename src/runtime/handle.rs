@@ -288,7 +288,7 @@ impl Callboard {
     /// # Errors
     /// What the store reports.
     pub async fn boards(&self) -> Result<Vec<BoardEntry>, StorageError> {
-        self.board.journal.boards().await
+        self.board.journal.boards_with_left().await
     }
 
     /// The handle of a run that was submitted before, also by an earlier process.
@@ -399,7 +399,7 @@ impl Callboard {
     }
 
     /// As [`Callboard::ask_run`], with any message for the shard of the run.
-    fn ask_shard<T>(
+    pub(super) fn ask_shard<T>(
         &self,
         run: RunId,
         message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,

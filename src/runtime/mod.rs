@@ -6,7 +6,7 @@
 // - `workflow_agents`: workflows that are agents. `placed_turns`: agents of other boards. `reach`: what boards ask each other for. `draining`: runs that go to other boards at the end. `process`: which process a board is in.
 // `classifier`: chooses the limits of tasks without any.
 // The handles:
-// - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `watching`: events, tree, load.
+// - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `changing`: what is changed about it, `children`: runs below it. `watching`: events, tree, load.
 // - `listing`: which runs there are. `agents`, `asking`: the agents of a board, and typed requests to them.
 // - `people`: what runs wait for people with. `showing`: what channels ask that boards without them wait for.
 // - `workflows`, `conversations`: what the store keeps beside runs.
@@ -15,6 +15,7 @@
 mod agents;
 mod asking;
 mod builder;
+mod changing;
 mod children;
 mod classifier;
 mod conversations;

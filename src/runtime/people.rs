@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::actors::approvals::Decider;
+use crate::actors::approvals::{ByPerson, Decider, PersonDoes};
 use crate::actors::{StreamMode, Subject};
 use crate::messages::{
     ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, Response, Resume, RunId, TurnId,
@@ -135,7 +135,7 @@ impl PeopleHandle {
         let buffer = self.callboard.board.settings.capacity.watch_buffer;
         let mut news = self.callboard.board.router.hub.watch(Subject::Run(run), &[StreamMode::Debug], buffer);
         let run = self.callboard.run(run);
-        while run.pending().await.iter().any(|open| open.id() == id) && news.next().await.is_some() {}
+        while run.pending_of_run().await.iter().any(|open| open.id() == id) && news.next().await.is_some() {}
     }
 
     /// Responds to what a run waits for. `by` is who responds, as the caller authenticated them, in at most (128) characters. Of
@@ -151,12 +151,10 @@ impl PeopleHandle {
         by: &str,
     ) -> Result<Option<Votes>, AnswerError> {
         let (id, response) = (id.into(), response.into());
-        if self.callboard.board.boards.others().is_empty() {
-            return self.answer_here(id, response, by).await;
-        }
         match self.answer_here(id, response.clone(), by).await {
             Err(not_open @ AnswerError::NotOpen(_)) => {
-                let elsewhere = self.callboard.answer_elsewhere(id, response, (by, self.decider.place()));
+                let what = PersonDoes::Respond { response, via: self.decider.place().into() };
+                let elsewhere = self.callboard.answered_elsewhere(ByPerson { id, by: by.into(), what });
                 elsewhere.await.unwrap_or(Err(not_open))
             }
             answered => answered,
@@ -223,7 +221,8 @@ impl PeopleHandle {
     pub async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
         match self.check_here(id, by).await {
             Err(not_open @ AnswerError::NotOpen(_)) => {
-                let elsewhere = self.callboard.check_elsewhere(id.into(), by).await;
+                let check = ByPerson { id: id.into(), by: by.into(), what: PersonDoes::Check };
+                let elsewhere = self.callboard.answered_elsewhere(check).await;
                 elsewhere.unwrap_or(Err(not_open)).map(Option::unwrap_or_default)
             }
             checked => checked,
@@ -301,10 +300,20 @@ impl PeopleHandle {
 }
 
 impl RunHandle {
-    /// What the run waits for people with, in the order of [`PeopleHandle::pending`]. What has expired is not among it. Empty for a
-    /// run that no board works on: [`RunHandle::read`] and [`Run::pending`](crate::supervision::runs::Run::pending) show what
-    /// that waits for.
+    /// What the run waits for people with, in the order of [`PeopleHandle::pending`], also in turns that other boards on the store have taken
+    /// (SEMANTICS 16): that has the id of their run. What has expired is not among it, nor what a run waits for that no board works on:
+    /// [`RunHandle::read_with_placed`] and [`Run::pending`](crate::supervision::runs::Run::pending) show that.
     pub async fn pending(&self) -> Vec<Pending> {
+        let (mut pending, placed) = join(self.pending_of_run(), self.pending_of_placed()).await;
+        if !placed.is_empty() {
+            pending.extend(placed);
+            pending.sort_by_cached_key(Pending::rank);
+        }
+        pending
+    }
+
+    /// The same of this run alone.
+    pub(super) async fn pending_of_run(&self) -> Vec<Pending> {
         let pending = self.pending_here().await;
         if pending.is_empty() { self.board.pending_of_elsewhere(self.id()).await } else { pending }
     }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::boards::{Ask, Question, Reply, Unreached};
 use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
 use crate::messages::{
-    AgentName, Chain, Command, Json, Limits, Refusal, RunId, RunResult, Task, TraceId, TurnId, Update,
+    AgentName, Chain, Command, Json, Limits, PlacedTurn, Refusal, RunId, RunResult, Task, TraceId, Update,
 };
 use crate::storage::StorageError;
 
@@ -66,7 +65,7 @@ impl Callboard {
     /// begun again finds it.
     pub(super) async fn take_turn_elsewhere(&self, turn: Turn) -> Result<Command, TurnError> {
         let boards = &self.board.boards;
-        let run = run_of(turn.own_id());
+        let run = PlacedTurn::run_of(turn.own_id());
         let has_begun = turn.may_have_begun() && self.board.journal.has(run).await?;
         if turn.has_requests() && !has_begun {
             let agent = turn.agent();
@@ -261,9 +260,4 @@ fn command_in(output: Option<&Json>) -> Result<Command, TurnError> {
 
 fn damaged(error: impl std::fmt::Display) -> TurnError {
     TurnError::terminal(format!("the command of a turn at another board cannot be read: {error}"))
-}
-
-/// The id of the run that a turn is at another board: the same for all attempts.
-pub(super) fn run_of(turn: TurnId) -> RunId {
-    turn.run.child(xxh3_128(format!("{turn}/placed").as_bytes()))
 }

@@ -10,8 +10,11 @@ use futures::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 
 use crate::actors::AgentSpec;
+use crate::actors::approvals::{AnswerElsewhere, ByPerson, PersonDoes};
 use crate::actors::boards::{Address, Ask, Host, Reply, Sendable, Unreached};
-use crate::messages::{AgentName, BoardAgent, Pending, PendingId, Refusal, Response, RunId, RunResult, Task, Votes};
+use crate::messages::{
+    AgentName, BoardAgent, Chain, Pending, PendingId, Refusal, RunId, RunResult, Task, TraceId, Votes,
+};
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
 use crate::supervision::runs::queue::{AtEnd, RunMessage, ShardMessage, WithRecord};
@@ -182,12 +185,17 @@ impl Callboard {
         Ok(owner.is_some_and(|owner| owner != *self.board.ownership.board()))
     }
 
-    /// Asks the board that works on a run; `None` if no other board does. While its board is gone, and no other has taken it over, it is
-    /// waited for.
-    pub(super) async fn ask_owner(&self, run: RunId, ask: Ask) -> Result<Option<Reply>, StorageError> {
+    /// Asks the board that works on a run; `None` if no other board does. If its board is gone, another one is waited for `within` this time
+    /// that takes the run over.
+    pub(super) async fn ask_owner(
+        &self,
+        run: RunId,
+        ask: Ask,
+        within: Duration,
+    ) -> Result<Option<Reply>, StorageError> {
         let board = &self.board;
-        let began_at = board.env.now().monotonic;
-        while !board.boards.others().is_empty() {
+        let mut gone_at = None;
+        loop {
             let Some(owner) = board.journal.owner_of(run).await? else { return Ok(None) };
             if owner == *board.ownership.board() {
                 return Ok(None);
@@ -199,14 +207,17 @@ impl Callboard {
                     Err(Unreached::Storage(error)) => return Err(error),
                     Err(Unreached::Gone) => {}
                 }
+            } else if gone_at.is_none() && board.boards.others().is_empty() {
+                // There is no board that could take it over.
+                return Ok(None);
             }
-            if board.env.now().monotonic.saturating_sub(began_at) > TAKEN_OVER_WITHIN || board.is_closed() {
+            let now = board.env.now().monotonic;
+            if now.saturating_sub(*gone_at.get_or_insert(now)) >= within || board.is_closed() {
                 return Ok(None);
             }
             tokio::time::sleep(LOOK_EVERY).await;
             answer_of(board.boards.look()).await?;
         }
-        Ok(None)
     }
 
     /// Waits until it is time to look again at what runs of other boards do.
@@ -249,49 +260,38 @@ impl Callboard {
         }
     }
 
-    /// Has the board answer that works on what waits; `None` if no other board does.
-    pub(super) async fn answer_elsewhere(
-        &self,
-        id: PendingId,
-        response: Response,
-        (by, via): (&str, &str),
-    ) -> Option<Result<Option<Votes>, AnswerError>> {
-        let ask = Ask::Answer { id, response, by: by.into(), via: via.into() };
-        self.asked_about(id, ask).await
-    }
-
-    /// As [`Callboard::answer_elsewhere`], and only checks whether the person may.
-    pub(super) async fn check_elsewhere(&self, id: PendingId, by: &str) -> Option<Result<Option<Votes>, AnswerError>> {
-        self.asked_about(id, Ask::Check { id, by: by.into() }).await
-    }
-
-    async fn asked_about(&self, id: PendingId, ask: Ask) -> Option<Result<Option<Votes>, AnswerError>> {
-        let run = match id {
+    /// Has the board answer a person that works on what waits; `None` if no other board does.
+    pub(super) async fn answered_elsewhere(&self, asked: ByPerson) -> AnswerElsewhere {
+        let run = match asked.id {
             // The id of an approval does not name its run.
-            PendingId::Approval(_) => return self.ask_all(ask).await,
+            PendingId::Approval(_) => return self.answered_by_any(asked).await,
             PendingId::Question(question) => question.request.turn.run,
             PendingId::Node(turn) | PendingId::Attention(turn) => turn.run,
         };
-        match self.ask_owner(run, ask).await {
-            Ok(Some(Reply::Answered(answered))) => Some(answered),
-            Ok(Some(reply)) => Some(Err(unavailable(&reply).into())),
-            Ok(None) => None,
-            Err(error) => Some(Err(error.into())),
-        }
+        let answered = async {
+            match self.ask_owner(run, asked.into(), TAKEN_OVER_WITHIN).await? {
+                Some(Reply::Answered(answered)) => Ok(Some(answered)),
+                Some(reply) => Err(unavailable(&reply)),
+                // It may be open.
+                None if self.is_elsewhere(run).await? => Ok(Some(Err(AnswerError::NotHere(run)))),
+                None => Ok(None),
+            }
+        };
+        answered.await.unwrap_or_else(|error| Some(Err(error.into())))
     }
 
-    /// Asks all other boards at once: the answer of the one that has what waits. If one of them is gone meanwhile, they are asked
-    /// again until one has taken it over.
-    async fn ask_all(&self, ask: Ask) -> Option<Result<Option<Votes>, AnswerError>> {
+    /// Asks all other boards at once: the answer of the one that has what waits. If one of them is gone meanwhile, or has left runs before
+    /// that no other has taken over, they are asked again until one has.
+    async fn answered_by_any(&self, asked: ByPerson) -> AnswerElsewhere {
         let board = &self.board;
         let mut gone_at = None;
         loop {
             let others = board.boards.others();
-            let asked = others.iter().map(|other| board.boards.ask(&other.info.id, ask.clone()));
-            let (mut replies, mut failed, mut refused) = (join_all(asked).await, None, None);
+            let asks = others.iter().map(|other| board.boards.ask(&other.info.id, asked.clone().into()));
+            let (mut replies, mut failed, mut refused) = (join_all(asks).await, None, None);
             if gone_at.is_some() {
                 // This board may have taken it over.
-                replies.push(Ok(Box::pin(self.answer_board(ask.clone())).await));
+                replies.push(Ok(Reply::Answered(self.answered_here(asked.clone()).await)));
             }
             let now = board.env.now().monotonic;
             for replied in replies {
@@ -310,6 +310,12 @@ impl Callboard {
             if let Some(error) = refused {
                 return Some(Err(error));
             }
+            if gone_at.is_none() && !others.is_empty() {
+                match board.journal.boards().await {
+                    Ok(boards) => gone_at = boards.iter().any(|board| board.left.is_zero()).then_some(now),
+                    Err(error) => failed = Some(error),
+                }
+            }
             let waits = gone_at.is_some_and(|gone_at| now.saturating_sub(gone_at) <= TAKEN_OVER_WITHIN);
             if failed.is_some() || !waits || board.is_closed() {
                 return failed.map(|error| Err(error.into()));
@@ -321,12 +327,22 @@ impl Callboard {
         }
     }
 
-    /// Accepts a task for another board. `None` if the reply was written with the last record of the run.
-    async fn accept_for(&self, ask: Ask, address: Address) -> Option<Reply> {
-        let Ask::Submit { task, conversation, lineage, waits_for_room, waits_for_end } = ask else {
-            return Some(Reply::Failed("no task".to_owned()));
+    /// Answers a person about what a run of this board waits for.
+    async fn answered_here(&self, ByPerson { id, by, what }: ByPerson) -> Result<Option<Votes>, AnswerError> {
+        let people = self.people();
+        let answered = match (what, id) {
+            (PersonDoes::Respond { response, via }, id) => people.via(&via).answer_here(id, response, &by).await,
+            (PersonDoes::Check, PendingId::Approval(id)) => people.check_here(id, &by).await.map(Some),
+            (PersonDoes::Check, id @ (PendingId::Question(_) | PendingId::Node(_) | PendingId::Attention(_))) => {
+                Err(AnswerError::NotOpen(id))
+            }
         };
-        let mut task = Task { conversation, ..*task };
+        answered.map_err(AnswerError::sendable)
+    }
+
+    /// Accepts a task for another board. `None` if the reply was written with the last record of the run.
+    async fn accept_for(&self, mut task: Task, how: Accepting, address: Address) -> Option<Reply> {
+        let Accepting { lineage, waits_for_room, waits_for_end } = how;
         let is_written = Arc::new(AtomicBool::new(false));
         let write = move |result: &RunResult| address.reply(Reply::Ended(Box::new(result.clone())));
         let at_end = AtEnd { write: WithRecord(Arc::new(write)), is_written: Arc::clone(&is_written) };
@@ -350,11 +366,13 @@ impl Callboard {
         })
     }
 
-    /// Does what another board asks for.
-    async fn answer_board(&self, ask: Ask) -> Reply {
-        let people = self.people();
-        match ask {
-            Ask::Submit { .. } => Reply::Failed("the question has no address".to_owned()),
+    /// Does what another board asks for. The reply goes to the address; `None` if it is written already.
+    async fn answer_board(&self, ask: Ask, address: Address) -> Option<Reply> {
+        Some(match ask {
+            Ask::Submit { task, conversation, lineage, waits_for_room, waits_for_end } => {
+                let task = Task { conversation, ..*task };
+                return self.accept_for(task, Accepting { lineage, waits_for_room, waits_for_end }, address).await;
+            }
             Ask::Look => match self.look_at_boards().await {
                 Ok(()) => Reply::Looked,
                 Err(error) => Reply::Failed(error.to_string()),
@@ -375,18 +393,32 @@ impl Callboard {
                 Reply::Changed(self.ask_run(run, |ack| RunMessage::Refer { reference, ack }).await)
             }
             Ask::Answer { id, response, by, via } => {
-                let answered = people.via(&via).answer_here(id, response, &by).await;
-                Reply::Answered(answered.map_err(AnswerError::sendable))
+                let what = PersonDoes::Respond { response, via };
+                Reply::Answered(self.answered_here(ByPerson { id, by, what }).await)
             }
-            Ask::Check { id, by } => Reply::Answered(match id {
-                PendingId::Approval(id) => people.check_here(id, &by).await.map(Some).map_err(AnswerError::sendable),
-                id @ (PendingId::Question(_) | PendingId::Node(_) | PendingId::Attention(_)) => {
-                    Err(AnswerError::NotOpen(id))
-                }
-            }),
-            Ask::Pending { run: None } => Reply::Pending(people.pending_here().await),
+            Ask::Check { id, by } => {
+                Reply::Answered(self.answered_here(ByPerson { id, by, what: PersonDoes::Check }).await)
+            }
+            Ask::Pending { run: None } => Reply::Pending(self.people().pending_here().await),
             Ask::Approvals { known } => self.approvals(known).await,
             Ask::Pending { run: Some(run) } => Reply::Pending(self.run(run).pending_here().await),
+        })
+    }
+}
+
+/// How a task of another board is accepted.
+struct Accepting {
+    /// Where the run comes from, if a turn submits it.
+    lineage: Option<(Chain, TraceId)>,
+    waits_for_room: bool,
+    waits_for_end: bool,
+}
+
+impl From<ByPerson> for Ask {
+    fn from(ByPerson { id, by, what }: ByPerson) -> Self {
+        match what {
+            PersonDoes::Respond { response, via } => Self::Answer { id, response, by, via },
+            PersonDoes::Check => Self::Check { id, by },
         }
     }
 }
@@ -419,8 +451,7 @@ impl Host for HostedBoard {
         let board = self.board();
         async move {
             match board {
-                Some(board) if matches!(ask, Ask::Submit { .. }) => board.accept_for(ask, address).await,
-                Some(board) => Some(board.answer_board(ask).await),
+                Some(board) => board.answer_board(ask, address).await,
                 None => Some(Reply::Failed("the board has ended".to_owned())),
             }
         }

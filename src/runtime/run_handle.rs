@@ -7,12 +7,8 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::actors::boards::{Ask, Reply};
 use crate::actors::{StreamMode, Subject, Watched};
-use crate::messages::{
-    Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person, check_reason,
-    check_reference,
-};
+use crate::messages::{Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::follow::{Follower, TurnEvent};
@@ -163,7 +159,7 @@ impl RunHandle {
     }
 
     /// The run's result, if the run ended before the board did.
-    async fn result_at_the_end(&self) -> Result<RunResult, RunError> {
+    pub(super) async fn result_at_the_end(&self) -> Result<RunResult, RunError> {
         let run = match self.read().await {
             // The run may have ended before.
             Err(error @ RunError::Storage(StorageError::Closed)) => return Err(error),
@@ -181,7 +177,7 @@ impl RunHandle {
         }
     }
 
-    fn check_quarantine(&self) -> Result<(), RunError> {
+    pub(super) fn check_quarantine(&self) -> Result<(), RunError> {
         match self.board.board.quarantine.lock().get(&self.id) {
             None => Ok(()),
             Some(why) => Err(RunError::Quarantined { run: self.id, why: why.clone() }),
@@ -197,85 +193,6 @@ impl RunHandle {
         let message = ShardMessage::Run { run: self.id, message: RunMessage::Result { reply } };
         self.board.board.shards.of(self.id).enqueue(message).drain();
         result
-    }
-
-    /// Stops the run: nothing of it runs past its next await. `false` when it has ended already. The reason has at most
-    /// (4,096) characters.
-    ///
-    /// # Errors
-    /// The reason is too long, the run is unknown, its journal cannot be read, this board does not work on it, or has stopped before it ended.
-    pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
-        check_reason(reason)?;
-        let ask = Ask::Cancel { run: self.id, reason: reason.to_owned() };
-        self.change_open(|ack| RunMessage::Cancel { reason: reason.to_owned(), ack }, ask).await
-    }
-
-    /// Changes the outside resource that a delegation from outside refers to ([`Task::reference`](crate::messages::Task)). Turns of its agent
-    /// that begin after this read the new one ([`Turn::reference`](crate::actors::Turn::reference)). `false` when the run has ended already.
-    /// The reference has at most (4,096) characters.
-    ///
-    /// ```
-    /// use callboard::prelude::*;
-    /// use callboard::messages::AgentName;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let board = Callboard::builder()
-    ///     .agent("asker", |turn: Turn| async move {
-    ///         turn.people().ask("well?").await?;
-    ///         Ok(Command::new().goto("teller"))
-    ///     })
-    ///     .agent("teller", |turn: Turn| async move { Ok(Command::output(turn.reference().unwrap_or_default())) })
-    ///     .start()
-    ///     .await?;
-    /// let task = Task::new("x").to("asker").from_agent(AgentName::new("ann")?).reference("issue 7");
-    /// let run = board.submit(task).await?;
-    /// assert!(run.change_reference("bob", Some("issue 8")).await.is_err());
-    /// assert!(run.change_reference("ann", Some("issue 8")).await?);
-    /// let asked = board.people().next().await.unwrap();
-    /// board.people().answer(asked.id(), Json::null(), "ann").await?;
-    /// assert_eq!(run.result().await?.output, "issue 8");
-    /// # board.shutdown().await;
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// The task was not delegated by `requester` ([`Task::from_agent`](crate::messages::Task)), the reference is too long, the run is unknown,
-    /// its journal cannot be read, this board does not work on it, or has stopped before it ended.
-    pub async fn change_reference(&self, requester: &str, reference: Option<&str>) -> Result<bool, RunError> {
-        check_reference(reference.unwrap_or_default())?;
-        let run = self.read().await?;
-        if run.submission().requester().is_none_or(|from| from.as_str() != requester) {
-            return Err(RunError::NotRequester(self.id));
-        }
-        let ask = Ask::Refer { run: self.id, reference: reference.map(Into::into) };
-        self.change_open(|ack| RunMessage::Refer { reference: reference.map(Into::into), ack }, ask).await
-    }
-
-    /// Has the run do what only an open one does, at the board that works on it; `false` when it has ended already.
-    async fn change_open(
-        &self,
-        message: impl Fn(oneshot::Sender<bool>) -> RunMessage,
-        ask: Ask,
-    ) -> Result<bool, RunError> {
-        loop {
-            let changed = self.board.ask_run(self.id, &message).await;
-            match changed {
-                Some(true) => return Ok(true),
-                Some(false) => {
-                    self.check_quarantine()?;
-                    if self.read().await?.result().is_some() {
-                        return Ok(false);
-                    }
-                    return match self.board.ask_owner(self.id, ask).await? {
-                        Some(Reply::Changed(Some(true))) => Ok(true),
-                        _ if self.read().await?.result().is_some() => Ok(false),
-                        _ => Err(RunError::NotHere(self.id)),
-                    };
-                }
-                None if self.board.board.is_closed() => return self.result_at_the_end().await.map(|_| false),
-                // The supervisor was just restarted.
-                None => tokio::task::yield_now().await,
-            }
-        }
     }
 
     /// Continues a run that ended because branches wrote one place concurrently (SEMANTICS 6): these values stand in the

@@ -9,9 +9,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 
-use crate::actors::approvals::{AnswerElsewhere, ChannelView, OtherBoards};
+use crate::actors::approvals::{AnswerElsewhere, ByPerson, ChannelView, OtherBoards};
 use crate::actors::boards::{Ask, Reply};
-use crate::messages::{ApprovalId, BoardEntry, BoardInfo, Pending, PendingId, Response, RunId};
+use crate::messages::{ApprovalId, BoardEntry, BoardInfo, Pending, RunId};
 use crate::supervision::runs::queue::RunMessage;
 
 use super::handle::{Board, Callboard};
@@ -162,19 +162,8 @@ impl OtherBoards for BoardsOnStore {
         }
     }
 
-    fn answer(
-        &self,
-        id: PendingId,
-        response: Response,
-        by: Arc<str>,
-        via: Arc<str>,
-    ) -> BoxFuture<'static, AnswerElsewhere> {
+    fn ask(&self, asked: ByPerson) -> BoxFuture<'static, AnswerElsewhere> {
         let board = self.board();
-        async move { board?.answer_elsewhere(id, response, (&by, &via)).await }.boxed()
-    }
-
-    fn check(&self, id: PendingId, by: Arc<str>) -> BoxFuture<'static, AnswerElsewhere> {
-        let board = self.board();
-        async move { board?.check_elsewhere(id, &by).await }.boxed()
+        async move { board?.answered_elsewhere(asked).await }.boxed()
     }
 }

@@ -15,6 +15,9 @@ use super::builder::Builder;
 use super::handle::{Board, Callboard, Lineage};
 use super::run_handle::{RunError, RunHandle};
 
+/// Why a run is cancelled that a turn has begun.
+pub(super) const TURN_STOPPED: &str = "the turn that waited for it was stopped";
+
 /// An agent whose turns are runs of a workflow.
 #[derive(Clone)]
 struct WorkflowAgent {
@@ -171,7 +174,7 @@ impl Drop for Begun {
         }
         if let Ok(runtime) = Handle::try_current() {
             let run = self.run.clone();
-            runtime.spawn(async move { run.cancel("the turn that waited for it was stopped").await });
+            runtime.spawn(async move { run.cancel(TURN_STOPPED).await });
         }
     }
 }

@@ -13,6 +13,7 @@ mod draining;
 mod faults;
 mod late_answers;
 mod leases;
+mod left_runs;
 mod losses;
 mod open_failures;
 mod other_builds;

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use callboard::actors::approvals::Card;
 use callboard::env::Env;
-use callboard::messages::{ApprovalId, Interrupt, Pending as Wait, PendingId, RunEvent, visible, visible_lines};
+use callboard::messages::{
+    ApprovalId, Interrupt, Pending as Wait, PendingId, PlacedTurn, RunEvent, RunId, TurnId, visible, visible_lines,
+};
 use callboard_server::json as shapes;
 
 use crate::agents::dialog;
@@ -23,8 +25,14 @@ use super::arguments::{Answer, Approve, Deny, Pending, What};
 use super::boards::{ask_board, ask_heir};
 use super::follow::{self, continuation, continuation_if_left, read};
 
+/// What the id of an approval begins with.
+const APPROVAL: &str = "approval:";
+
 /// Who has decided what nobody decided in time.
 const EXPIRY: &str = "expiry";
+
+/// How many boards deep the run is looked for that waits for a turn at another board.
+const MAX_DEPTH: u32 = 64;
 
 /// How much is shown of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,17 +125,29 @@ impl AllWaits {
 /// Lists what waits for a person: all of it, or that which is named.
 pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
     let stores = arguments.common.choice.stores()?;
-    let AllWaits { mut found, notes, exit } = AllWaits::of(&stores).await?;
+    let all = AllWaits::of(&stores).await?;
+    if let Some(wanted) = arguments.id.as_ref().filter(|wanted| is_part(wanted)) {
+        return Err(not_whole(&all, wanted));
+    }
+    let AllWaits { mut found, notes, exit } = all;
     if let Some(wanted) = &arguments.id {
-        let (id, run) = match wanted.parse::<PendingId>() {
-            Ok(id) => (Some(id), None),
-            Err(_) => (None, Some(stores.find(wanted).await?.1)),
+        let run = match wanted.parse::<PendingId>() {
+            Ok(id) => {
+                found.retain(|(wait, _)| wait.id() == id);
+                None
+            }
+            Err(_) => {
+                let (store, run) = stores.find(wanted).await?;
+                let placed = store.placed_of(&read(&store, run).await?).await?;
+                let runs: BTreeSet<RunId> = placed.iter().map(|run| run.submission().run).chain([run]).collect();
+                found.retain(|(wait, _)| runs.contains(&wait.run()));
+                Some(run)
+            }
         };
-        found.retain(|(wait, _)| id.as_ref().is_some_and(|id| *id == wait.id()) || run == Some(wait.run()));
         if found.is_empty() {
             let text = match run {
                 Some(run) => format!("run {} waits for nobody", short(run)),
-                None => not_waited_for(wanted),
+                None => not_waited_for(&stores, wanted).await?,
             };
             return Err(Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes));
         }
@@ -137,21 +157,77 @@ pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
         let (run, kind) = (wait.run(), waits::line(wait, now).0);
         let left = continuation_if_left(store, run, &stores).await?;
         let card = shown_card(wait, Detail::Whole, &stores, left.as_deref());
-        text.push_str(&format!("{}  {kind}\n{card}", short(run)));
+        let of = match asking_run(store, run).await? {
+            of if of == run => short(run),
+            of => format!("{}  in a turn at another board, which is {} there", short(of), short(run)),
+        };
+        text.push_str(&format!("{of}  {kind}\n{card}"));
     }
     if found.is_empty() {
         text.push_str(if exit.is_none() { "nothing waits for you\n" } else { "nothing else waits for you\n" });
     }
-    let shown: Vec<Value> = found.iter().map(|(wait, _)| shown(wait)).collect();
+    let shown: Vec<Value> = found.iter().map(|(wait, _)| shown_wait(wait)).collect();
     let page = Page::new(folded(&text), json!({ "pending": shown }));
     Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks: notes, ..page })
 }
 
-fn not_waited_for(id: &str) -> String {
-    format!("{} is not waited for: it was answered, or has expired", visible(id))
+/// The run that people know: the one that waits for a turn at another board which is this run there, or the run itself.
+async fn asking_run(store: &Store, mut run: RunId) -> Result<RunId, Failure> {
+    for _ in 0..MAX_DEPTH {
+        let history = store.history(run).await.map_err(Failure::of)?;
+        let Some(RunEvent::Submitted(submission)) = history.first() else { break };
+        let Some(placed) = &submission.task.placed else { break };
+        run = placed.turn.run;
+    }
+    Ok(run)
 }
 
-fn shown(wait: &Wait) -> Value {
+/// Why nothing of this id waits: what was decided, as everybody reads it who comes too late.
+async fn not_waited_for(stores: &Stores, wanted: &str) -> Result<String, Failure> {
+    let id: Option<PendingId> = wanted.parse().ok();
+    for store in &stores.open_existing().await?.stores {
+        let run = match &id {
+            Some(PendingId::Question(question)) => question.request.turn.run,
+            Some(PendingId::Node(turn) | PendingId::Attention(turn)) => turn.run,
+            Some(PendingId::Approval(id)) => match store.decision(*id).await? {
+                Some(decision) => return Ok(format!("already {decision}")),
+                None => continue,
+            },
+            None => continue,
+        };
+        let history = store.history(run).await.map_err(Failure::of)?;
+        let closed = |event: &RunEvent| id.as_ref().and_then(|id| shapes::closed_of(event, id));
+        if let Some(closed) = history.iter().rev().find_map(closed) {
+            return Ok(format!("already {closed}"));
+        }
+    }
+    Ok(format!("{} is not waited for: it was answered, or has expired", visible(wanted)))
+}
+
+/// That a run waits for nobody, with what was decided last in it, or in a turn of it at another board.
+async fn waits_for_nobody(store: &Store, run: RunId) -> Result<Failure, Failure> {
+    let (mut runs, mut decided) = (vec![run], None);
+    while let Some(run) = runs.pop() {
+        let history = store.history(run).await.map_err(Failure::of)?;
+        let turns: BTreeSet<u32> = history.iter().filter_map(RunEvent::turn).collect();
+        runs.extend(turns.into_iter().map(|number| PlacedTurn::run_of(TurnId { run, number })));
+        let last = history.iter().rev().find_map(|event| Some((event, shapes::closed(event)?)));
+        let Some((event, how)) = last else { continue };
+        let how = match event {
+            // The event does not have the place at which it was decided.
+            RunEvent::Decided { approval, .. } => {
+                store.decision(*approval).await?.map_or(how, |decision| decision.to_string())
+            }
+            _ => how,
+        };
+        decided = decided.max(Some((event.at(), how)));
+    }
+    let how = decided.map_or_else(String::new, |(_, how)| format!(": already {how}"));
+    Ok(Failure::not_found(format!("run {} waits for nobody{how}", short(run))))
+}
+
+/// What waits as JSON, with its run.
+pub(super) fn shown_wait(wait: &Wait) -> Value {
     let mut shape = shapes::pending(wait);
     shape["request_id"] = json!(wait.run());
     shape
@@ -209,13 +285,14 @@ async fn respond(
     let (body, done) = response(&wait).map_err(|why| Failure::usage(format!("{id}: {why}")))?;
     let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
     let request = ("POST", &*path);
-    let answer = match store.board_of(run).await? {
-        Some(board) => Some(ask_board(&store, &board, request, Some(&body)).await?),
-        None => match ask_heir(&store, request, Some(&body)).await {
-            // No board has taken the run over.
-            Err(_) if store.board_of(run).await?.is_none() => None,
-            answer => answer?,
-        },
+    let asked = match store.board_of(run).await? {
+        Some(board) => ask_board(&store, &board, request, Some(&body)).await.map(Some),
+        None => ask_heir(&store, request, Some(&body)).await,
+    };
+    let answer = match asked {
+        // Its board is gone, and no other one has taken the run over.
+        Err(_) if store.board_of(run).await?.is_none() && read(&store, run).await?.result().is_none() => None,
+        answer => answer?,
     };
     let Some(answer) = answer else {
         let line = visible(&continuation(&store, run, &stores).await?);
@@ -238,13 +315,34 @@ fn missing(wait: &Wait, answer: &Value) -> Option<String> {
 /// The same error; where what was written is the code of a card, followed by the id of what waits.
 async fn with_code(stores: &Stores, wanted: &str, failure: Failure) -> Failure {
     let Ok(AllWaits { found, .. }) = AllWaits::of(stores).await else { return failure };
-    let begin = format!("approval:{wanted}");
-    let ids = found.iter().map(|(wait, _)| wait.id().to_string());
-    let named: Vec<String> = ids.filter(|id| id.starts_with(&begin)).map(|id| format!("    {id}")).collect();
+    let begin = format!("{APPROVAL}{wanted}");
+    let named = beginning(&found, &begin);
     if named.is_empty() {
         return failure;
     }
     failure.with(&format!("{wanted} is the code of a card, which is no id; write\n{}", named.join("\n")))
+}
+
+/// The ids of what waits that begin so, each in a line.
+fn beginning(found: &[(Wait, Arc<Store>)], begin: &str) -> Vec<String> {
+    let ids = found.iter().map(|(wait, _)| wait.id().to_string());
+    ids.filter(|id| id.starts_with(begin)).map(|id| format!("    {id}")).collect()
+}
+
+/// Whether it is a part of the id of an approval.
+fn is_part(wanted: &str) -> bool {
+    wanted.starts_with(APPROVAL) && wanted.parse::<PendingId>().is_err()
+}
+
+/// The refusal of a part of an id. People decide what they have seen, and others may begin alike: none is chosen for them.
+fn not_whole(AllWaits { found, notes, exit: _ }: &AllWaits, wanted: &str) -> Failure {
+    let what = format!("{} is no whole id of an approval", visible(wanted));
+    let named = beginning(found, wanted);
+    let text = match named.is_empty() {
+        true => format!("{what}, and none that begins so is waited for; callboard pending lists them"),
+        false => format!("{what}; write\n{}", named.join("\n")),
+    };
+    Failure::usage(text).with(notes)
 }
 
 /// The approvals that a run has asked for, and that neither a person nor a policy has decided.
@@ -267,23 +365,34 @@ fn asked_in_vain(history: &[RunEvent]) -> BTreeSet<ApprovalId> {
 
 /// What waits under this id, or the only thing that a run of this name waits for.
 async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failure> {
+    if is_part(wanted) {
+        return Err(not_whole(&AllWaits::of(stores).await?, wanted));
+    }
     let id: Option<PendingId> = wanted.parse().ok();
     let (store, run) = match &id {
         Some(id) => {
             let AllWaits { found, notes, exit } = AllWaits::of(stores).await?;
             let found = found.into_iter().find(|(wait, _)| wait.id() == *id);
-            return found
-                .ok_or_else(|| Failure::new(exit.unwrap_or(Exit::NotFound), not_waited_for(wanted)).with(&notes));
+            return match found {
+                Some(found) => Ok(found),
+                None => {
+                    let why = not_waited_for(stores, wanted).await?;
+                    Err(Failure::new(exit.unwrap_or(Exit::NotFound), why).with(&notes))
+                }
+            };
         }
         None => match stores.find(wanted).await {
             Ok(found) => found,
             Err(failure) => return Err(with_code(stores, wanted, failure).await),
         },
     };
-    let history = store.history(run).await.map_err(Failure::of)?;
-    let asked_in_vain = asked_in_vain(&history);
-    let mut waiting = waits::open(&follow::folded(history, run)?);
-    match (waiting.pop(), waiting.len()) {
+    let mut waiting = waits::open(&follow::read_with_placed(&store, run).await?);
+    let (last, others) = (waiting.pop(), waiting.len());
+    let asked_in_vain = match &last {
+        Some(wait) => asked_in_vain(&store.history(wait.run()).await.map_err(Failure::of)?),
+        None => BTreeSet::new(),
+    };
+    match (last, others) {
         (Some(Wait::Approval(envelope)), 0) if asked_in_vain.iter().any(|asked| *asked != envelope.id()) => {
             let (run, id) = (short(run), Wait::Approval(envelope).id());
             Err(Failure::usage(format!(
@@ -292,7 +401,7 @@ async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failu
             )))
         }
         (Some(only), 0) => Ok((only, Arc::new(store))),
-        (None, _) => Err(Failure::not_found(format!("run {} waits for nobody", short(run)))),
+        (None, _) => Err(waits_for_nobody(&store, run).await?),
         (Some(last), others) => {
             let ids: Vec<String> = waiting.iter().chain([&last]).map(|wait| format!("\n  {}", wait.id())).collect();
             let several = count(others + 1, "thing");

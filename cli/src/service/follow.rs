@@ -10,6 +10,7 @@ use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{RunEvent, RunId, RunResult, Submission, visible, visible_lines};
 use callboard::runtime::Unfinished;
+use callboard::storage::StorageError;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
 
@@ -28,7 +29,7 @@ use crate::waits;
 
 use super::arguments::{Cancel, Status, Wait};
 use super::boards::{ask_board, of_board};
-use super::decide::{Detail, shown_card};
+use super::decide::{Detail, shown_card, shown_wait};
 use super::following::{Following, Seen};
 
 /// How long the process that works on a run may take to answer a question about it.
@@ -38,7 +39,29 @@ const STALE: &str = ", stale: it has neither begun nor sent a notice for 10 minu
 
 /// The state of a run, by its journal.
 pub(super) async fn read(store: &Store, run: RunId) -> Result<Run, Failure> {
-    folded(store.history(run).await.map_err(Failure::of)?, run)
+    folded(store.history(run).await.map_err(|error| unread(run, &error))?, run)
+}
+
+/// The error of a run that cannot be read.
+pub(super) fn unread(run: RunId, error: &StorageError) -> Failure {
+    let StorageError::Corrupt { detail, .. } = error else { return Failure::of(error.clone()) };
+    let id = short(run);
+    let text = format!(
+        "run {id} cannot be read: {}\n    `callboard store check` lists all that is damaged; `callboard runs delete {id}` removes the run",
+        visible(detail)
+    );
+    Failure::new(Exit::from(error), text)
+}
+
+/// The same, with what its turns wait for that other boards have taken.
+pub(super) async fn read_with_placed(store: &Store, run: RunId) -> Result<Run, Failure> {
+    with_placed(store, read(store, run).await?).await
+}
+
+/// The same run, with what its turns wait for that other boards have taken.
+pub(super) async fn with_placed(store: &Store, run: Run) -> Result<Run, Failure> {
+    let placed = store.placed_of(&run).await?;
+    Ok(run.with_placed(&placed))
 }
 
 /// The state that these events of a run lead to.
@@ -50,7 +73,7 @@ pub(super) fn folded(history: Vec<RunEvent>, run: RunId) -> Result<Run, Failure>
 pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let stores = arguments.choice.stores()?;
     let (store, run) = stores.find(&arguments.run).await?;
-    let fold = read(&store, run).await?;
+    let fold = read_with_placed(&store, run).await?;
     let now = Env::system().now().wall;
     let is_open = fold.result().is_none();
     let to_continue = if is_open { continuation_if_left(&store, run, &stores).await? } else { None };
@@ -59,20 +82,34 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let is_stale = if is_worked_on == Some(true) { is_stale(&store, run).await } else { None };
     let mut text = format!("{}  {}: {}", short(run), fold.submission().agent, list::status(&fold, now));
     text.push_str(if is_stale == Some(true) { STALE } else { "\n" });
-    let (waits, left) = (waits::open(&fold), to_continue.as_deref());
-    waits.iter().for_each(|wait| text.push_str(&shown_card(wait, Detail::Brief, &stores, left)));
+    let cards = cards(&store, &fold, &stores).await?;
+    text.push_str(&cards);
     if let Some(result) = fold.result().filter(|result| !result.outcome.is_finished()) {
         let advice = to_try_again(&store, &fold, &stores).await?;
         let why = why(result, advice.as_deref());
         [Some(why), advice].iter().flatten().for_each(|line| text.push_str(&format!("    {line}\n")));
     }
-    if let Some(line) = to_continue.as_ref().filter(|_| waits.is_empty()) {
+    if let Some(line) = to_continue.as_ref().filter(|_| cards.is_empty()) {
         text.push_str(&format!("    no process works on it; to continue it: {}\n", visible(line)));
     }
     let mut json = shown(&fold);
     (json["is_worked_on"], json["to_continue"]) = (json!(is_worked_on), json!(to_continue));
     json["is_stale"] = json!(is_stale);
     Ok(Page::new(text, json))
+}
+
+/// What a run waits for, as people see it, with the commands that decide it.
+async fn cards(store: &Store, fold: &Run, stores: &Stores) -> Result<String, Failure> {
+    let mut cards = String::new();
+    for wait in waits::open(fold) {
+        let run = wait.run();
+        if run != fold.submission().run {
+            cards.push_str(&format!("    in a turn at another board, which is {} there:\n", short(run)));
+        }
+        let left = continuation_if_left(store, run, stores).await?;
+        cards.push_str(&shown_card(&wait, Detail::Brief, stores, left.as_deref()));
+    }
+    Ok(cards)
 }
 
 /// Whether there was no news of a run for long, by the process that works on it; `None` if that does not answer.
@@ -110,7 +147,7 @@ pub(super) fn shown(fold: &Run) -> Value {
         "to_agent": fold.submission().agent,
         "status": shapes::delegation_status(fold),
         "state": shapes::status(fold, now),
-        "pending": waits::open(fold).iter().map(shapes::pending).collect::<Vec<_>>(),
+        "pending": waits::open(fold).iter().map(shown_wait).collect::<Vec<_>>(),
         "result": fold.result().map(|result| shapes::result(result)),
     })
 }
@@ -130,17 +167,14 @@ pub(super) async fn wait(arguments: &Wait) -> Result<Page, Failure> {
             }
             rests
         });
-        let (seen, fold) = (seen.await?, following.run()?);
+        let (seen, fold) = (seen.await?, following.run_with_placed()?);
         match (seen, fold.result()) {
             (Seen::Abandoned, _) => Err(abandoned(&store, run, &there).await?),
             (Seen::Enough, Some(result)) => {
-                let advice = to_try_again(&store, fold, &there).await?;
-                Ok(result_page(fold, result, advice.as_deref()))
+                let advice = to_try_again(&store, &fold, &there).await?;
+                Ok(result_page(&fold, result, advice.as_deref()))
             }
-            (Seen::Enough, None) => {
-                let left = continuation_if_left(&store, run, &there).await?;
-                Ok(waiting(fold, &there, left.as_deref()))
-            }
+            (Seen::Enough, None) => waiting(&store, &fold, &there).await,
         }
     });
     let (exit, why) = match waited.await? {
@@ -225,10 +259,10 @@ pub(super) fn ended(fold: &Run) -> Page {
     Page { exit, ..Page::new(text, shown(fold)) }
 }
 
-fn waiting(fold: &Run, stores: &Stores, left: Option<&str>) -> Page {
-    let cards: String = waits::open(fold).iter().map(|wait| shown_card(wait, Detail::Brief, stores, left)).collect();
+async fn waiting(store: &Store, fold: &Run, stores: &Stores) -> Result<Page, Failure> {
+    let cards = cards(store, fold, stores).await?;
     let remarks = format!("{} waits for a person:\n{cards}", short(fold.submission().run));
-    Page { exit: Exit::Waits, remarks, ..Page::new(String::new(), shown(fold)) }
+    Ok(Page { exit: Exit::Waits, remarks, ..Page::new(String::new(), shown(fold)) })
 }
 
 /// Cancels a run: in the process that works on it, or here.
@@ -253,7 +287,7 @@ async fn cancel_here(store: &Store, run: RunId, reason: &str) -> Result<(), Fail
     let reason = if reason.is_empty() { "cancelled at the command line" } else { reason };
     let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).start().await;
     let board = board.map_err(Failure::of)?;
-    let cancelled = board.take_up(run).await.cancel(reason).await;
+    let cancelled = board.run(run).cancel(reason).await;
     board.shutdown().await;
     cancelled.map(drop).map_err(Failure::of)
 }

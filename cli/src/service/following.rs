@@ -1,5 +1,6 @@
 //! A run that is followed: read from its journal, by what was added to it since, whenever its process reports an event.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use callboard::messages::{AgentName, RunEvent, RunId, Timestamp};
@@ -11,6 +12,7 @@ use crate::run_names::short;
 use crate::stores::store::{Rules, Store};
 
 use super::boards::{of_board, unanswered};
+use super::follow::unread;
 
 /// How long to wait before looking again at a run whose process does not answer.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -18,6 +20,8 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOKS: u32 = 5;
 /// The same on a database, where boards on other machines look for such runs every 2 s.
 const LOOKS_ON_DATABASE: u32 = 25;
+/// How often to look at the turns of a run that other boards have taken: what they wait for is no event of the run.
+const LOOK_AT_PLACED: Duration = Duration::from_secs(1);
 
 /// A run, as far as it was read.
 pub(super) struct Following<'s> {
@@ -28,6 +32,8 @@ pub(super) struct Following<'s> {
     record: u64,
     /// The time of the last event that has one.
     at: Timestamp,
+    /// Its turns that other boards have taken, as far as they were read.
+    placed: Vec<Run>,
 }
 
 /// An event that was added to the journal.
@@ -51,7 +57,7 @@ pub(super) enum Seen {
 impl<'s> Following<'s> {
     /// Begins to follow a run: nothing of it is read.
     pub(super) fn new(store: &'s Store, id: RunId) -> Self {
-        Self { store, id, follower: None, record: 0, at: Timestamp::default() }
+        Self { store, id, follower: None, record: 0, at: Timestamp::default(), placed: Vec::new() }
     }
 
     /// The run, as far as it was read.
@@ -59,6 +65,15 @@ impl<'s> Following<'s> {
         let run = self.follower.as_ref().and_then(Follower::run);
         let missing = || format!("run {}: its journal does not go back to its beginning", short(self.id));
         run.ok_or_else(|| Failure::failed(missing()))
+    }
+
+    /// The same, with what its turns wait for that other boards have taken.
+    pub(super) fn run_with_placed(&self) -> Result<Cow<'_, Run>, Failure> {
+        let run = self.run()?;
+        Ok(match self.placed.is_empty() {
+            true => Cow::Borrowed(run),
+            false => Cow::Owned(run.clone().with_placed(&self.placed)),
+        })
     }
 
     /// The time of the last event that was read.
@@ -73,7 +88,8 @@ impl<'s> Following<'s> {
 
     /// Reads what was added to the journal, and returns it.
     pub(super) async fn advance(&mut self) -> Result<Vec<Added>, Failure> {
-        let (events, record) = self.store.events_after(self.id, self.record).await.map_err(Failure::of)?;
+        let (events, record) =
+            self.store.events_after(self.id, self.record).await.map_err(|error| unread(self.id, &error))?;
         let follower = self.follower.get_or_insert_with(|| Follower::new(Rules::of(&events).state));
         let mut added = Vec::with_capacity(events.len());
         for (number, event) in (follower.next_sequence()..).zip(events) {
@@ -89,12 +105,13 @@ impl<'s> Following<'s> {
         Ok(added)
     }
 
-    /// Follows the run until it has ended or `see`, which receives what was added, has seen enough.
+    /// Follows the run, and its turns that other boards have taken, until it has ended or `see`, which receives what was added, has seen
+    /// enough.
     pub(super) async fn follow(&mut self, mut see: impl FnMut(&Run, &[Added]) -> bool) -> Result<Seen, Failure> {
         let most = if self.store.is_database() { LOOKS_ON_DATABASE } else { LOOKS };
         let mut looks = most;
         loop {
-            if self.is_over(&mut see).await? {
+            if self.is_over_with_placed(&mut see).await? {
                 return Ok(Seen::Enough);
             }
             match self.store.board_of(self.id).await? {
@@ -104,9 +121,20 @@ impl<'s> Following<'s> {
                     let path = format!("/v1/delegations/{}/events?modes=debug", self.id);
                     match of_board(&board).events(&path, Some(self.last())).await {
                         Ok(mut events) => {
-                            while let Ok(Some(message)) = events.next().await {
-                                let is_new = message.id.is_none_or(|number| number > self.last());
-                                if is_new && self.is_over(&mut see).await? {
+                            let mut looks = tokio::time::interval(LOOK_AT_PLACED);
+                            loop {
+                                let is_over = tokio::select! {
+                                    biased;
+                                    _ = looks.tick() => self.is_over_with_placed(&mut see).await?,
+                                    message = events.next() => match message {
+                                        Ok(Some(message)) => {
+                                            let is_new = message.id.is_none_or(|number| number > self.last());
+                                            is_new && self.is_over(&mut see).await?
+                                        }
+                                        Ok(None) | Err(_) => break,
+                                    },
+                                };
+                                if is_over {
                                     return Ok(Seen::Enough);
                                 }
                             }
@@ -125,8 +153,16 @@ impl<'s> Following<'s> {
 
     async fn is_over(&mut self, see: &mut impl FnMut(&Run, &[Added]) -> bool) -> Result<bool, Failure> {
         let added = self.advance().await?;
-        let run = self.run()?;
-        let is_enough = see(run, &added);
+        let run = self.run_with_placed()?;
+        let is_enough = see(&run, &added);
+        Ok(is_enough || run.result().is_some())
+    }
+
+    async fn is_over_with_placed(&mut self, see: &mut impl FnMut(&Run, &[Added]) -> bool) -> Result<bool, Failure> {
+        let added = self.advance().await?;
+        self.placed = self.store.placed_of(self.run()?).await?;
+        let run = self.run_with_placed()?;
+        let is_enough = see(&run, &added);
         Ok(is_enough || run.result().is_some())
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn list(arguments: &Common) -> Result<Page, Failure> {
     let open = arguments.choice.stores()?.open_existing().await?;
     let mut boards = Vec::new();
     for store in &open.stores {
-        boards.push(store.boards().await?);
+        boards.push(store.boards_with_left().await?);
     }
     Ok(Page { remarks: open.notes(), ..page(&boards, Env::system().now().wall) })
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use callboard::messages::{Outcome, RunEvent, RunId, Timestamp, visible};
+use callboard::messages::{Outcome, PlacedTurn, RunEvent, RunId, RunResult, Timestamp, visible};
+use callboard::storage::StorageError;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
 use callboard_server::private::ClientError;
@@ -24,7 +25,7 @@ use crate::workflow::progress::Kind;
 
 use super::arguments::Watch;
 use super::boards::{has_boards, no_server, of_service, unanswered};
-use super::follow::{abandoned, ended, left, shown};
+use super::follow::{abandoned, ended, left, shown, unread};
 use super::following::{Added, Following, LOOK_AGAIN, Seen};
 
 /// How much of a task, an output or an event one line shows, in characters.
@@ -182,7 +183,16 @@ impl Board<'_> {
         }
         let is_new = !self.runs.contains_key(&run);
         if is_new {
-            let Some(store) = store_of(self.stores, run).await? else { return Ok(Ok(())) };
+            let store = match store_of(self.stores, run).await {
+                Ok(Some(store)) => store,
+                Ok(None) => return Ok(Ok(())),
+                // The others go on.
+                Err(error @ StorageError::Corrupt { .. }) => {
+                    self.ended.insert(run);
+                    return Ok(self.out.unread(run, unread(run, &error).text()));
+                }
+                Err(error) => return Err(Failure::of(error)),
+            };
             self.runs.insert(run, (Following::new(store, run), BTreeSet::new()));
         }
         let Some((following, waiting)) = self.runs.get_mut(&run) else { return Ok(Ok(())) };
@@ -200,13 +210,25 @@ impl Board<'_> {
     }
 }
 
-async fn store_of(stores: &[Store], run: RunId) -> Result<Option<&Store>, Failure> {
+async fn store_of(stores: &[Store], run: RunId) -> Result<Option<&Store>, StorageError> {
     for store in stores {
-        if !store.events_after(run, 0).await.map_err(Failure::of)?.0.is_empty() {
+        if !store.events_after(run, 0).await?.0.is_empty() {
             return Ok(Some(store));
         }
     }
     Ok(None)
+}
+
+/// What a finished run came to. That of a turn which another board has taken has the turn's command as its output.
+fn came_to(fold: &Run, result: &RunResult) -> String {
+    let is_placed = fold.submission().task.placed.is_some();
+    let Some(command) = is_placed.then(|| PlacedTurn::command_of(&result.output).ok()).flatten() else {
+        return format!(": {}", brief_json(&result.output, SHOWN));
+    };
+    let output = command.output.map_or_else(String::new, |output| format!(": {}", brief_json(&output, SHOWN)));
+    let targets: Vec<&str> = command.goto.targets().map(|target| &**target).collect();
+    let goes = if targets.is_empty() { String::new() } else { format!(", to go to {}", targets.join(", ")) };
+    output + &brief(&goes, SHOWN)
 }
 
 /// Where lines are printed, and in which form.
@@ -240,13 +262,21 @@ impl Out {
         format!("{}  {id}  {head} {text}", self.coloured("2", &time(at)))
     }
 
+    fn unread(&self, run: RunId, why: &str) -> io::Result<()> {
+        self.line(&kind("unread", json!({ "request_id": run, "error": why })), why)
+    }
+
     fn begun(&self, fold: &Run) -> io::Result<()> {
         let submission = fold.submission();
         let object = json!({
             "request_id": submission.run, "to_agent": submission.agent, "body": submission.task.body,
             "at": shapes::time(submission.at),
         });
-        let text = format!("began: {}", brief(&submission.task.body, SHOWN));
+        let what = match &submission.task.placed {
+            Some(placed) => format!("began turn {} of {}", placed.turn.number, short(placed.turn.run)),
+            None => "began".to_owned(),
+        };
+        let text = format!("{what}: {}", brief(&submission.task.body, SHOWN));
         self.line(&kind("began", object), &self.about(fold, submission.at, (Kind::Started, &text)))
     }
 
@@ -286,7 +316,7 @@ impl Out {
             Outcome::Failed { .. } | Outcome::Refused(_) | Outcome::Denied { .. } => Kind::Failed,
         };
         let what = match &result.outcome {
-            Outcome::Finished => format!(": {}", brief_json(&result.output, SHOWN)),
+            Outcome::Finished => came_to(fold, result),
             outcome => format!(": {}", brief(&outcome.to_string(), SHOWN)),
         };
         let text = format!("{} after {}{what}", result.outcome.name(), duration(result.metrics.elapsed));

@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{BoardEntry, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
+use callboard::actors::approvals::Decider;
+use callboard::messages::{
+    ApprovalId, BoardEntry, Decision, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible,
+};
 use callboard::runtime::{BuildError, ConversationsHandle};
 use callboard::storage::{Journal, Storage, StorageError};
-use callboard::supervision::runs::{Replay, ReplayError};
+use callboard::supervision::runs::{Replay, ReplayError, Run};
 use callboard_postgres::Postgres;
 use callboard_shared_store::SharedStore;
+use futures::FutureExt as _;
 
 use tempfile::TempDir;
 
@@ -165,6 +169,11 @@ impl Store {
         self.journal.boards().await.map_err(Failure::of)
     }
 
+    /// The same, with the runs that those have left.
+    pub(crate) async fn boards_with_left(&self) -> Result<Vec<BoardEntry>, Failure> {
+        self.journal.boards_with_left().await.map_err(Failure::of)
+    }
+
     /// The board of another process that works on a run, if one does.
     pub(crate) async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, Failure> {
         self.check_has_boards()?;
@@ -247,6 +256,24 @@ impl Store {
 
     pub(crate) async fn history(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {
         self.journal.events(run).await
+    }
+
+    /// The turns of an open run that other boards have taken, at any depth. One that cannot be read is left out.
+    pub(crate) async fn placed_of(&self, run: &Run) -> Result<Vec<Run>, Failure> {
+        let read = async |run| match self.history(run).await {
+            Ok(history) => {
+                let rules = Rules::of(&history).state;
+                Ok(Run::of(history, &rules))
+            }
+            Err(StorageError::Corrupt { .. }) => Ok(None),
+            Err(error) => Err(Failure::of(error)),
+        };
+        run.read_placed(|run| read(run).boxed()).await
+    }
+
+    /// What was decided about an approval, if anything was and the store still has it.
+    pub(crate) async fn decision(&self, id: ApprovalId) -> Result<Option<Decision>, Failure> {
+        Decider::decision_in(&*self.storage, id).await.map_err(Failure::of)
     }
 
     /// The events of the records after `record` of a run's journal, and the number of the last record.

@@ -14,7 +14,7 @@ use crate::support::serving::Serving;
 use crate::support::{Printed, output_of};
 
 /// The URL of a new database, without a schema. `user` may have a password, which the server does not ask for.
-fn database(name: &str, user: &str) -> String {
+pub(crate) fn database(name: &str, user: &str) -> String {
     let server = Server::of_this_process();
     let create = async {
         let client = connect(&server.url()).await;
@@ -25,36 +25,36 @@ fn database(name: &str, user: &str) -> String {
 }
 
 /// A project with this agent, a Python program.
-fn project(agent: &str, body: &str) -> Project {
+pub(crate) fn project(agent: &str, body: &str) -> Project {
     let project = Project::new();
     add_python_agent(&project.folder, agent, body);
     project
 }
 
 /// `callboard ARGUMENTS` on the store, which finds the sockets of its own machine alone.
-fn command_on(project: &Project, store: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command_on(project: &Project, store: &str, arguments: &[&str]) -> Command {
     let mut command = project.command(arguments);
     command.env("CALLBOARD_STORE", store).env("XDG_RUNTIME_DIR", project.state.path());
     command
 }
 
 /// The output of `callboard ARGUMENTS` on the store.
-fn on(project: &Project, store: &str, arguments: &[&str]) -> Printed {
+pub(crate) fn on(project: &Project, store: &str, arguments: &[&str]) -> Printed {
     output_of(command_on(project, store, arguments))
 }
 
-fn done(printed: &Printed) -> &Printed {
+pub(crate) fn done(printed: &Printed) -> &Printed {
     assert_eq!(printed.code, Some(0), "{} {}", printed.out, printed.error);
     printed
 }
 
 /// Serves the agents of a project as the board of this name.
-fn serve(project: &Project, store: &str, name: &str) -> Serving {
+pub(crate) fn serve(project: &Project, store: &str, name: &str) -> Serving {
     Serving::of(command_on(project, store, &["serve", "--listen", "127.0.0.1:0", "--name", name]))
 }
 
 /// Asks until there is an answer.
-fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(answer) = asked() {
             return answer;
@@ -129,21 +129,22 @@ fn the_runs_of_a_board_that_was_killed_continue_on_a_board_of_another_machine() 
 }
 
 /// The id of a new run of this agent.
-fn sent(project: &Project, store: &str, agent: &str) -> String {
+pub(crate) fn sent(project: &Project, store: &str, agent: &str) -> String {
     let sent = on(project, store, &["send", agent, "work"]);
     done(&sent).out.trim().to_owned()
 }
 
 /// Waits until a server knows an agent of another board.
-fn until_known(project: &Project, store: &str, agent: &str) {
+pub(crate) fn until_known(project: &Project, store: &str, agent: &str) {
     until(|| {
         let listed = done(&on(project, store, &["agents", "--json"])).json();
         listed["agents"].as_array().unwrap().iter().any(|listed| listed["agent"] == agent).then_some(())
     });
 }
 
-const ASKS: &str = "end(turn, ask(type='ask', question='Which?')['value'])\n";
-const PUBLISHES: &str = "end(turn, ask(type='approve', action='publish', target='WORDS.md', arguments={})['type'])\n";
+pub(crate) const ASKS: &str = "end(turn, ask(type='ask', question='Which?')['value'])\n";
+pub(crate) const PUBLISHES: &str =
+    "end(turn, ask(type='approve', action='publish', target='WORDS.md', arguments={})['type'])\n";
 
 #[test]
 fn tasks_and_decisions_reach_the_boards_of_other_machines_from_everywhere() {

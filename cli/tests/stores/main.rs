@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod boards;
 #[path = "../../../tests/campaigns/mod.rs"]
 mod campaigns;
 mod database;

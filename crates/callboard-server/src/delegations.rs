@@ -219,12 +219,12 @@ pub(crate) fn run_of(caller: &Caller, key: &str) -> RunId {
 
 /// A run as its delegation is shown.
 pub(crate) async fn shown_run(context: &Context, run: RunId) -> Result<Value, Problem> {
-    Ok(json!(shown(context, &context.board.run(run).read().await?).await?))
+    Ok(json!(shown(context, &context.board.run(run).read_with_placed().await?).await?))
 }
 
 /// Answers with a delegation as it is now.
 pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Response, Problem> {
-    let fold = find(&context, &id)?.read().await?;
+    let fold = find(&context, &id)?.read_with_placed().await?;
     Ok(Json(shown(&context, &fold).await?).into_response())
 }
 
@@ -272,7 +272,7 @@ async fn changed(
     if !is_changed {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }
-    Ok(Json(readable(caller, shown(context, &run.read().await?).await?)))
+    Ok(Json(readable(caller, shown(context, &run.read_with_placed().await?).await?)))
 }
 
 /// Why a delegation is cancelled.

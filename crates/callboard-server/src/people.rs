@@ -130,7 +130,7 @@ pub(crate) async fn respond(
     let answered = tokio::spawn(async move { people.answer(id, response, &by).await });
     let votes = match answered.await.map_err(|error| Problem::internal(&error))? {
         Ok(votes) => votes,
-        Err(error @ AnswerError::NotOpen(_)) => {
+        Err(error @ (AnswerError::NotOpen(_) | AnswerError::NotHere(_) | AnswerError::Answered(_))) => {
             return Err(match closed(context, &id).await {
                 Some(how) => Problem::new(ProblemCode::Conflict, format!("already {how}")),
                 None if !context.has_recovered() => Problem::recovering(),
@@ -226,26 +226,13 @@ pub(crate) fn decider(context: &Context, caller: &Caller) -> Result<Arc<str>, Pr
 
 /// What became of something that waited for a person; `None` if it was not decided, or that is no longer kept.
 pub(crate) async fn closed(context: &Context, id: &PendingId) -> Option<String> {
-    let (run, turn) = match id {
+    let run = match id {
         PendingId::Approval(id) => return Some(context.board.people().decision(*id).await.ok()??.to_string()),
-        PendingId::Question(question) => (question.request.turn.run, question.request.turn.number),
-        PendingId::Node(turn) | PendingId::Attention(turn) => (turn.run, turn.number),
+        PendingId::Question(question) => question.request.turn.run,
+        PendingId::Node(turn) | PendingId::Attention(turn) => turn.run,
     };
     let history = context.board.run(run).history().await.ok()?;
-    history.iter().rev().find_map(|event| match (id, event) {
-        (PendingId::Question(question), RunEvent::Answered { turn: of, ordinal, by, at, .. })
-            if (*of, *ordinal) == (turn, question.request.ordinal) =>
-        {
-            Some(format!("answered by {} at {at}", visible(by)))
-        }
-        (PendingId::Node(_), RunEvent::Resumed { turn: of, by, at, .. }) if *of == turn => {
-            Some(format!("continued by {} at {at}", visible(by)))
-        }
-        (PendingId::Attention(_), RunEvent::TurnRestarted { turn: of, at, .. }) if *of == turn => {
-            Some(format!("started again at {at}"))
-        }
-        _ => None,
-    })
+    history.iter().rev().find_map(|event| shapes::closed_of(event, id))
 }
 
 /// All of what a person has to see of an approval before deciding; `None` for anything else.

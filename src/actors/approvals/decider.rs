@@ -5,8 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
 use crate::messages::{
@@ -16,8 +14,8 @@ use crate::messages::{
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::rules::errors::AnswerError;
 
-use super::elsewhere::{AnswerElsewhere, OtherBoards};
-use super::queue::ApprovalQueue;
+use super::elsewhere::{ByPerson, PersonDoes};
+use super::queue::{self, ApprovalQueue};
 
 /// Decides approvals: the handle that channels and front ends hold, and agents do not. A cheap clone.
 #[derive(Clone)]
@@ -115,6 +113,14 @@ impl Decider {
         self.queue.stored(id).await
     }
 
+    /// As [`Decider::decision`], without a board.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn decision_in(storage: &dyn Storage, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
+        queue::decision_in(storage, id).await
+    }
+
     /// Who has approved so far, how many people are missing, and what was decided.
     ///
     /// # Errors
@@ -130,14 +136,15 @@ impl Decider {
     /// As [`Decider::approve`].
     pub async fn check(&self, id: ApprovalId, by: &str) -> Result<Votes, AnswerError> {
         let checked = self.queue.check(id, by).await;
-        self.or_elsewhere(checked, |boards| boards.check(id.into(), by.into())).await
+        self.or_elsewhere(checked, (id, by), || PersonDoes::Check).await
     }
 
     /// What the board answers that has the question, if this one does not have it, and the handle is a channel's.
     async fn or_elsewhere(
         &self,
         here: Result<Votes, AnswerError>,
-        ask: impl FnOnce(&dyn OtherBoards) -> BoxFuture<'static, AnswerElsewhere>,
+        (id, by): (ApprovalId, &str),
+        what: impl FnOnce() -> PersonDoes,
     ) -> Result<Votes, AnswerError> {
         let not_open = match here {
             Err(not_open @ AnswerError::NotOpen(_)) => not_open,
@@ -146,7 +153,8 @@ impl Decider {
         let Some(boards) = self.channel.as_ref().and_then(|_| self.queue.elsewhere.boards()) else {
             return Err(not_open);
         };
-        ask(boards).await.unwrap_or(Err(not_open)).map(Option::unwrap_or_default)
+        let asked = boards.ask(ByPerson { id: id.into(), by: by.into(), what: what() }).await;
+        asked.unwrap_or(Err(not_open)).map(Option::unwrap_or_default)
     }
 
     /// The same of a response of a person.
@@ -156,8 +164,8 @@ impl Decider {
         (id, by): (ApprovalId, &str),
         response: impl FnOnce() -> Response,
     ) -> Result<Votes, AnswerError> {
-        let answer = |boards: &dyn OtherBoards| boards.answer(id.into(), response(), by.into(), Arc::clone(&self.via));
-        let answered = self.or_elsewhere(here, answer).await;
+        let responds = || PersonDoes::Respond { response: response(), via: Arc::clone(&self.via) };
+        let answered = self.or_elsewhere(here, (id, by), responds).await;
         if let Err(AnswerError::Storage(_)) = answered {
             self.queue.ask_again(id);
         }

@@ -15,22 +15,29 @@ use super::message::GatewayMsg;
 /// What the board that works on a run answers; `None` if no other board has the question.
 pub(crate) type AnswerElsewhere = Option<Result<Option<Votes>, AnswerError>>;
 
+/// What a person does about something that a run waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct ByPerson {
+    pub(crate) id: PendingId,
+    pub(crate) by: Arc<str>,
+    pub(crate) what: PersonDoes,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum PersonDoes {
+    /// Responds, at a place ([`Decision::via`]).
+    Respond { response: Response, via: Arc<str> },
+    /// Asks whether they may decide.
+    Check,
+}
+
 /// The other boards on the store, for those who ask people.
 pub(crate) trait OtherBoards: Send + Sync {
     /// A question of this board is open. Does not wait for the other boards.
     fn asked(&self);
 
-    /// Has the board decide that has the question, by its own rules, in the name of a person and of a place.
-    fn answer(
-        &self,
-        id: PendingId,
-        response: Response,
-        by: Arc<str>,
-        via: Arc<str>,
-    ) -> BoxFuture<'static, AnswerElsewhere>;
-
-    /// Has it check whether a person may decide.
-    fn check(&self, id: PendingId, by: Arc<str>) -> BoxFuture<'static, AnswerElsewhere>;
+    /// Has the board answer a person that has what waits, by its own rules.
+    fn ask(&self, asked: ByPerson) -> BoxFuture<'static, AnswerElsewhere>;
 }
 
 /// A question of another board that channels of this one show.

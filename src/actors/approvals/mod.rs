@@ -22,7 +22,7 @@ pub use card::Card;
 pub use channel::Channel;
 pub(crate) use channel::{ChannelActor, ChannelView};
 pub use decider::Decider;
-pub(crate) use elsewhere::{AnswerElsewhere, OtherBoards};
+pub(crate) use elsewhere::{AnswerElsewhere, ByPerson, OtherBoards, PersonDoes};
 pub use folding::Rows;
 pub(crate) use gateway::GatewayActor;
 pub use keyboard::{Keyboard, Typed};

@@ -260,10 +260,7 @@ impl ApprovalQueue {
     }
 
     async fn read(&self, id: ApprovalId) -> Result<Option<(Revision, StoredDecision)>, StorageError> {
-        let Some(entry) = answer_of(self.storage.get(&key(id))).await? else { return Ok(None) };
-        let stored = codec::decode(&entry.value)
-            .map_err(|error| StorageError::Corrupt { key: key(id), detail: error.to_string() })?;
-        Ok(Some((entry.revision, stored)))
+        read(&*self.storage, id).await
     }
 
     /// Wakes the gateway's actor. An actor that is down finds all open questions when it restarts, and has channels close the
@@ -271,6 +268,18 @@ impl ApprovalQueue {
     pub(super) fn wake(&self, message: GatewayMsg) {
         self.open.wake(message);
     }
+}
+
+/// What was decided about an approval, if anything was and the store still has it.
+pub(super) async fn decision_in(storage: &dyn Storage, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
+    Ok(read(storage, id).await?.and_then(|(_, stored)| stored.decision()))
+}
+
+async fn read(storage: &dyn Storage, id: ApprovalId) -> Result<Option<(Revision, StoredDecision)>, StorageError> {
+    let Some(entry) = answer_of(storage.get(&key(id))).await? else { return Ok(None) };
+    let stored = codec::decode(&entry.value)
+        .map_err(|error| StorageError::Corrupt { key: key(id), detail: error.to_string() })?;
+    Ok(Some((entry.revision, stored)))
 }
 
 fn refusal(id: ApprovalId, by: Arc<str>, barred: Barred) -> AnswerError {

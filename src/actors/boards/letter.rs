@@ -137,7 +137,8 @@ impl Sendable for AnswerError {
             | Self::State(_)
             | Self::Panicked(_)
             | Self::Unacknowledged(_)
-            | Self::Storage(_) => self,
+            | Self::Storage(_)
+            | Self::NotHere(_) => self,
         }
     }
 }

@@ -258,6 +258,22 @@ impl Journal {
         Ok(self.storage.sessions().await?.into_iter().map(entry).collect())
     }
 
+    /// As [`Journal::boards`]; of those that are gone, [`BoardInfo::runs`] is how many runs they have left. Reads all notes, if some are gone.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn boards_with_left(&self) -> Result<Vec<BoardEntry>, StorageError> {
+        let mut boards = self.boards().await?;
+        let is_gone = |board: &BoardEntry| board.left.is_zero();
+        if boards.iter().any(is_gone) {
+            let notes = self.open_notes().await?;
+            for board in boards.iter_mut().filter(|board| is_gone(board)) {
+                board.info.runs = notes.iter().filter(|(_, owner)| *owner == board.info.id).count();
+            }
+        }
+        Ok(boards)
+    }
+
     /// The session of the board of this id, unless that was forgotten; if there is none, those that say what this build cannot read, of
     /// which each may be that of any board.
     ///

@@ -6,7 +6,8 @@ use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use serde_json::{Map, Value, json};
 
 use callboard::messages::{
-    Interrupt, Outcome, Pending, RunEvent, RunMetrics, RunResult, Submission, Task, Timestamp, TurnId, Usage, Votes,
+    Interrupt, Outcome, Pending, PendingId, RunEvent, RunMetrics, RunResult, Submission, Task, Timestamp, TurnId,
+    Usage, Votes, visible,
 };
 use callboard::supervision::runs::Run;
 
@@ -223,6 +224,34 @@ pub fn pending(pending: &Pending) -> Value {
     shape["id"] = json!(pending.id());
     shape["expires_at"] = json!(pending.expires_at().map(time));
     shape
+}
+
+/// Returns how people have closed something that waited for them, by the event that has it, such as `answered by ann at TIME`; `None` for
+/// any other event.
+#[must_use]
+pub fn closed(event: &RunEvent) -> Option<String> {
+    match event {
+        RunEvent::Decided { decision, .. } => Some(decision.to_string()),
+        RunEvent::Answered { by, at, .. } => Some(format!("answered by {} at {at}", visible(by))),
+        RunEvent::Resumed { by, at, .. } => Some(format!("continued by {} at {at}", visible(by))),
+        RunEvent::TurnRestarted { at, .. } => Some(format!("started again at {at}")),
+        _ => None,
+    }
+}
+
+/// As [`closed`], by an event of the run of what has this id; `None` if it has closed something else.
+#[must_use]
+pub fn closed_of(event: &RunEvent, id: &PendingId) -> Option<String> {
+    let is_of_it = match (id, event) {
+        (PendingId::Approval(id), RunEvent::Decided { approval, .. }) => approval == id,
+        (PendingId::Question(question), RunEvent::Answered { turn, ordinal, .. }) => {
+            (*turn, *ordinal) == (question.request.turn.number, question.request.ordinal)
+        }
+        (PendingId::Node(of), RunEvent::Resumed { turn, .. })
+        | (PendingId::Attention(of), RunEvent::TurnRestarted { turn, .. }) => *turn == of.number,
+        _ => false,
+    };
+    if is_of_it { closed(event) } else { None }
 }
 
 /// Returns who has approved an approval, and how many more people have to: keys beside those of [`pending()`].

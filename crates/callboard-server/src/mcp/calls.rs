@@ -120,7 +120,7 @@ impl Handler {
     pub(super) async fn own_run(&self, caller: &Caller, id: &str) -> Result<(RunHandle, Run), ErrorData> {
         let unknown = || ErrorData::invalid_params("there is no such task or run of this client", None);
         let run = self.context.board.run(id.parse::<RunId>().map_err(|_| unknown())?);
-        let fold = match run.read().await {
+        let fold = match run.read_with_placed().await {
             Ok(fold) => fold,
             Err(callboard::runtime::RunError::Unknown(_)) => return Err(unknown()),
             Err(it) => return Err(error(it.into())),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Request;
 use callboard::env::Env;
-use callboard::messages::{Complexity, RunEvent, SendTo, Timestamp, Usage};
+use callboard::messages::{Complexity, Durability, RunEvent, SendTo, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
@@ -80,6 +80,36 @@ async fn runs_and_agents_of_other_boards_are_shown_with_those_of_the_server() {
     let of = |agent: &Value| json!([agent["agent"], agent["boards"], agent["is_here"]]);
     let agents: Vec<_> = listed["agents"].as_array().unwrap().iter().map(of).collect();
     assert_eq!(agents, [json!(["coder", ["other"], false]), json!(["lead", ["served"], true])]);
+    for board in [board, other] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_delegation_waits_for_what_its_turn_at_another_board_asks_and_who_answers_too_late_reads_by_whom_it_was() {
+    let store = Arc::new(Memory::new(Env::system().clock()));
+    let builder = |name| Callboard::builder().storage(Arc::clone(&store)).durability(Durability::Sync).name(name);
+    let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("Which?").await?)) };
+    let other = builder("other").agent("asker", asker).start().await.unwrap();
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "x").await?)) };
+    let board = builder("served").agent("lead", lead).start().await.unwrap();
+    let local = Local::over(&board);
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let open = run.next_pending().await.unwrap().unwrap();
+    let (_, shown) = local.get(&format!("/v1/delegations/{}", run.id())).await;
+    let waits = &shown["pending"][0];
+    assert_eq!(
+        [&shown["state"], &waits["question"], &waits["request_id"], &waits["id"]],
+        [&json!("waits_for_answer"), &json!("Which?"), &json!(open.run()), &json!(open.id())]
+    );
+    let path = format!("/v1/pending/{}", open.id().to_string().replace('/', "%2F"));
+    let answer = json!({ "response": "answer", "value": "this" });
+    assert_eq!(local.post(&path, &[], &answer).await.0, 200);
+    assert_eq!(run.result().await.unwrap().output, "this");
+    let (_, shown) = local.get(&format!("/v1/delegations/{}", run.id())).await;
+    assert_eq!((&shown["state"], &shown["pending"]), (&json!("finished"), &json!([])));
+    let (status, late) = local.post(&path, &[], &answer).await;
+    assert!(status == 409 && late["detail"].as_str().unwrap().starts_with("already answered by "), "{late}");
     for board in [board, other] {
         board.shutdown().await;
     }

@@ -228,6 +228,9 @@ pub enum AnswerError {
     /// asked again.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// No board works on the run that waits for it: its board is gone, and no other one has taken it over.
+    #[error("no board works on run {0}, which waits for this")]
+    NotHere(RunId),
     /// A value is nested too deeply to be stored, or the name of the person or the reason is too long.
     #[error(transparent)]
     #[serde(skip)]

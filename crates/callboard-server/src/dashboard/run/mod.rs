@@ -121,7 +121,8 @@ async fn read(context: &Context, caller: &Caller, run: &RunHandle, asked: &Asked
     let (now, may_change) = (context.now(), caller.scopes.contains(&Scope::Delegate));
     let mut consents = Consents::of(&history);
     consents.complete(&context.board).await?;
-    let (waits, more) = waits(context, caller, &fold, |_| true).await;
+    let with_placed = if fold.result().is_none() { Some(run.read_with_placed().await?) } else { None };
+    let (waits, more) = waits(context, caller, with_placed.as_ref().unwrap_or(&fold), |_| true).await;
     let has_failed =
         fold.result().is_some() && history.iter().any(|event| matches!(event, RunEvent::TurnFailed { .. }));
     let letters = if has_failed { run.dead_letters().await? } else { Vec::new() };

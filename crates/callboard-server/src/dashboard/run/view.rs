@@ -143,13 +143,13 @@ fn agent(turn: &TurnRow) -> Markup {
     html! { b { bdi { (name) } } }
 }
 
-/// What waits for people, in a line, with where they decide.
+/// What waits for people, in a line, with where they decide. What waits in a turn at another board is listed under its run there.
 pub(super) fn waits_for(run: RunId, item: &Item) -> Markup {
     html! {
         li {
             @if let Some(agent) = &item.agent { b { bdi { (line(agent, 80)) } } " " }
             bdi { (line(&item.what, MAX_EVENT)) } " "
-            a href={ "/?run=" (run) "#" (item.id) } { @if item.may_not.is_none() { "Decide in the overview" } @else { "See it in the overview" } }
+            a href={ "/?run=" (item.run.unwrap_or(run)) "#" (item.id) } { @if item.may_not.is_none() { "Decide in the overview" } @else { "See it in the overview" } }
             @if let Some(why) = &item.may_not { span.dim { " You do not decide this: " (line(why, MAX_EVENT)) } }
         }
     }

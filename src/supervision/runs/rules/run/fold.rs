@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::agents::DynamicAgents;
 use super::branch::{Branch, Branches};
 use super::consents::Consents;
+use super::placed::Placed;
 use super::plan::progress::PlanProgress;
 use super::record::Record;
 use super::tally::Tally;
@@ -51,6 +52,8 @@ pub struct Run {
     pub(super) conflict: Option<Box<StateError>>,
     /// Its part in a conversation. Stored beside the run in its snapshots.
     pub(super) conversing: Option<Box<Conversing>>,
+    /// Turns of it that other boards have taken, as far as a reader has looked. Not stored.
+    pub(super) placed: Vec<Placed>,
 }
 
 /// A run's part in a conversation.

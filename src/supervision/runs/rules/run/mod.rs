@@ -5,7 +5,7 @@
 //! - `control`: where control goes after a turn. `ending`: how branches, delegations and the run end.
 //! - `plan`: how a run follows its workflow.
 //! - `tally`, `tools`, `consents`, `agents`: its use of limits and of tools, consent for the whole run, and its dynamic agents.
-//! - `views`, `waiting`, `people`: what a turn sees, what turns wait for, and what people are asked.
+//! - `views`, `waiting`, `people`: what a turn sees, what turns wait for, and what people are asked. `placed`: turns at other boards.
 
 mod agents;
 mod branch;
@@ -15,6 +15,7 @@ mod effect;
 mod ending;
 mod fold;
 mod people;
+mod placed;
 mod plan;
 mod record;
 mod step;

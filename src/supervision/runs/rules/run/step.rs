@@ -52,6 +52,7 @@ impl Run {
             conflict: None,
             plan: PlanProgress::watched(states),
             conversing: None,
+            placed: Vec::new(),
             submission,
         };
         let mut run = run.with_rules(rules);

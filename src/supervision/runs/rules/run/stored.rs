@@ -119,6 +119,7 @@ impl<'de> Deserialize<'de> for Run {
             plan: PlanProgress::default(),
             conflict: None,
             conversing: None,
+            placed: Vec::new(),
         })
     }
 }

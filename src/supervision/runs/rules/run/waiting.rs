@@ -23,7 +23,8 @@ impl Run {
     /// Whether every open turn needs attention, or waits for one that does: nothing of the run continues by itself.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        let held_up = self.held_up_by(self.turns_that_need_attention().map(|(turn, _)| turn.number));
+        let attention = self.turns_that_need_attention().map(|(turn, _)| turn.number);
+        let held_up = self.held_up_by(attention.chain(self.placed_that(Run::is_stuck)));
         !held_up.is_empty() && self.turns.numbers().all(|turn| held_up.contains(&turn))
     }
 

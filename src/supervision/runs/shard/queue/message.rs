@@ -207,6 +207,15 @@ pub(crate) enum ShardMessage {
         /// Dropped when the run was read.
         recovery: Option<RecoveryBarrier>,
     },
+    /// A run that no board works on is to end: it is taken over for that, also where the agents of its turns are not here.
+    End {
+        /// The run.
+        run: RunId,
+        /// Goes into the run's outcome.
+        reason: String,
+        /// Receives whether the run was open and free, once its end is journaled.
+        ack: oneshot::Sender<bool>,
+    },
     /// A run was read back.
     Loaded {
         /// The run.

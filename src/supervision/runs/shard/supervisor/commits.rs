@@ -17,6 +17,7 @@ use crate::supervision::runs::shard::timers::Timer;
 
 use super::messages::apply;
 use super::ready_or_spawned::spawn_unless_ready;
+use super::recovery::Loading;
 use super::refusals::refuse;
 use super::shard::{JOURNALED, RunShard};
 
@@ -188,7 +189,7 @@ impl RunShard {
             if is_shared {
                 self.shared.roster.doubt(run);
             }
-            self.load(run, is_shared, None);
+            self.load(run, Loading { new_process: is_shared, to_end: false }, None);
             let later = self.loading.entry(run).or_default();
             // A record that is too large would be refused again each time.
             let fail =

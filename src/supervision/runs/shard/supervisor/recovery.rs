@@ -24,16 +24,30 @@ use super::context::ShardContext;
 use super::ready_or_spawned::spawn_unless_ready;
 use super::shard::RunShard;
 
+/// How a run is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loading {
+    /// Whether another process left it.
+    pub(super) new_process: bool,
+    /// Whether it is only to be ended, which needs none of its agents.
+    pub(super) to_end: bool,
+}
+
 impl RunShard {
     /// Reads a run; messages for it wait in `loading` until then.
-    pub(super) fn load(&mut self, run: RunId, new_process: bool, recovery: Option<RecoveryBarrier>) {
+    pub(super) fn load(
+        &mut self,
+        run: RunId,
+        Loading { new_process, to_end }: Loading,
+        recovery: Option<RecoveryBarrier>,
+    ) {
         self.loading.entry(run).or_default();
         let (shared, life) = (Arc::clone(&self.shared), self.life);
         shared.roster.enrol(run);
         tokio::spawn(async move {
             let read = async {
                 if new_process {
-                    shared.take_over(run).await
+                    shared.take_over(run, to_end).await
                 } else {
                     let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
                     Ok((Box::new(replayed(parts)?), Vec::new()))
@@ -173,12 +187,14 @@ fn replayed(parts: Parts) -> Result<Loaded, LoadError> {
 impl ShardContext {
     /// Reads a run that no other board works on, and makes it this board's. With it are the boards that ended one after the other
     /// while they worked on it.
-    async fn take_over(&self, run: RunId) -> Result<(Box<Loaded>, Vec<Arc<str>>), LoadError> {
+    async fn take_over(&self, run: RunId, to_end: bool) -> Result<(Box<Loaded>, Vec<Arc<str>>), LoadError> {
         let _permit = self.reader.permit().await;
         loop {
             let FreeRun { noted, parts } = self.reader.read(run).await?;
             let loaded = replayed(parts)?;
-            self.check_hosts(&loaded)?;
+            if !to_end {
+                self.check_hosts(&loaded)?;
+            }
             let is_at_work = loaded.run.as_ref().is_some_and(|run| run.is_at_work(self.env.now().wall));
             let losses = self.ownership.losses(noted.as_ref(), loaded.last, is_at_work);
             let lost = losses.boards.clone();

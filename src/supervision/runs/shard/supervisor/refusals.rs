@@ -44,6 +44,7 @@ pub(super) fn refuse_kept(message: ShardMessage) {
         ShardMessage::Run { run, message } => refuse(run, message),
         ShardMessage::Submit { .. }
         | ShardMessage::Adopt { .. }
+        | ShardMessage::End { .. }
         | ShardMessage::Loaded { .. }
         | ShardMessage::Reopened { .. }
         | ShardMessage::Committed { .. }

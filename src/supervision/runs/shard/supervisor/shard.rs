@@ -19,6 +19,7 @@ use crate::supervision::runs::shard::timers::{Timer, Timers};
 
 use super::context::ShardContext;
 use super::messages::{apply, pending};
+use super::recovery::Loading;
 use super::refusals::{refuse, refuse_kept};
 
 /// The delay before a run that the store could not read is read again.
@@ -86,9 +87,15 @@ impl RunShard {
                 // An actor that ended early leaves its `Adopt` messages in the queue, and its successor adds the same runs from
                 // the roster.
                 if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
-                    self.load(run, new_process, recovery);
+                    self.load(run, Loading { new_process, to_end: false }, recovery);
                 }
                 None
+            }
+            ShardMessage::End { run, reason, ack } => {
+                if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
+                    self.load(run, Loading { new_process: true, to_end: true }, None);
+                }
+                self.process_for(run, RunMessage::Cancel { reason, ack }, now)
             }
             // Started by an earlier life of this actor; the present one reads its runs itself.
             ShardMessage::Loaded { life, .. }
@@ -245,7 +252,7 @@ impl RunShard {
     fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
         match timer {
             Timer::Adopt { run, new_process } => {
-                self.load(run, new_process, None);
+                self.load(run, Loading { new_process, to_end: false }, None);
                 None
             }
             Timer::Conversation(run, times) => {

@@ -8,7 +8,8 @@ use super::turn::Phase;
 
 impl Run {
     /// What the run waits for people with: approvals by expiry, questions by age, nodes that are to be resumed, and turns that
-    /// need attention. What has expired and the run has yet to notice is among them ([`Pending::is_expired`]).
+    /// need attention. What has expired and the run has yet to notice is among them ([`Pending::is_expired`]). So is what turns wait for that
+    /// other boards have taken, if they were read ([`Run::with_placed`]): it has the id of their run.
     ///
     /// ```
     /// use callboard::messages::Pending;
@@ -35,6 +36,7 @@ impl Run {
             why: why.to_owned(),
         });
         let mut pending: Vec<Pending> = asked.chain(self.interrupts().map(Pending::Node)).chain(attention).collect();
+        pending.extend(self.placed().flat_map(Run::pending));
         pending.sort_by_cached_key(Pending::rank);
         pending
     }
@@ -75,7 +77,8 @@ impl Run {
         // A turn that is to be tried again does not wait for what it has asked.
         let asked = self.turns.requests_for_people().filter(|(_, turn, _)| *turn.phase() == Phase::Leased);
         let parked = self.branches.parked().filter_map(|(branch, _)| self.asker_of(branch));
-        let held_up = self.held_up_by(held.chain(asked.map(|(request, ..)| request.turn)).chain(parked));
+        let placed = self.placed_that(Run::waits_for_people);
+        let held_up = self.held_up_by(held.chain(asked.map(|(request, ..)| request.turn)).chain(parked).chain(placed));
         (!held_up.is_empty() || self.branches.parked().next().is_some())
             && self.turns.numbers().all(|turn| held_up.contains(&turn))
     }

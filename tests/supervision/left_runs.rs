@@ -1,0 +1,112 @@
+//! Runs whose boards are gone, while no other board has taken them over: what can be done about them from any board.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::AnswerError;
+use callboard::env::{Env, Fault};
+use callboard::messages::Outcome;
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunError, Unfinished};
+
+use crate::common::faults::FaultPlan;
+use crate::common::{comes_true, people};
+use crate::several_boards::{asked, asker};
+use crate::shared_store::Shared;
+
+/// A board that is not found to be gone before its lease has run out: it renews nothing from now on, and replies to no letter.
+fn dead(store: &Arc<Shared>, env: &Env) -> Builder {
+    let (dies, long) = (FaultPlan::default(), Fault::Wait(Duration::from_secs(3600)));
+    dies.arm("storage.handle", long.clone(), 1);
+    dies.arm("mail.take", long, u32::MAX);
+    store.board(&env.clone().with_faults(Arc::new(dies)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_agents_no_board_has_is_cancelled_by_any_board_and_its_turn_elsewhere_with_it() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let both = |turn: Turn| async move { Ok(Command::output(turn.people().ask("which?").await?)) };
+    let back = asker(store.board(&env)).agent("both", both).start().await.unwrap();
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "x").await?)) };
+    let front = store.board(&env).agent("lead", lead).agent("both", both).start().await.unwrap();
+    let client = store.board(&env).on_unfinished(Unfinished::Leave).start().await.unwrap();
+    let given = front.submit(Task::new("x").to("both")).await.unwrap().id();
+    let run = front.submit(Task::new("x").to("lead")).await.unwrap().id();
+    let placed = client.run(run).next_pending().await.unwrap().unwrap().run();
+    front.shutdown().await;
+    let left = async || {
+        let boards = client.boards().await.unwrap();
+        boards.iter().find(|board| board.left.is_zero()).map(|board| board.info.runs)
+    };
+    comes_true(async || left().await == Some(1)).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(left().await, Some(1), "the other run is that of its heir");
+    assert!(back.run(given).cancel("not needed either").await.unwrap());
+    assert!(client.run(run).read().await.unwrap().result().is_none());
+    assert!(back.runs_at_work().iter().all(|at_work| at_work.id() != run), "it does not have its agent");
+    assert!(client.run(run).cancel("not needed").await.unwrap());
+    let outcome = back.run(run).result().await.unwrap().outcome;
+    assert_eq!(outcome, Outcome::Cancelled { reason: "not needed".into() });
+    let outcome = client.run(placed).result().await.unwrap().outcome;
+    assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
+    assert!(!back.run(run).cancel("again").await.unwrap(), "it has ended");
+    assert!(client.unfinished_runs().await.unwrap().is_empty());
+    comes_true(async || client.boards().await.unwrap().len() == 2).await;
+    for board in [back, client] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_of_a_board_that_lives_is_not_ended_by_another_one_that_cannot_ask_it() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let mute = FaultPlan::default();
+    mute.arm("mail.take", Fault::Error("it replies nothing that fits".into()), u32::MAX);
+    let owner = asker(store.board(&env.clone().with_faults(Arc::new(mute)))).start().await.unwrap();
+    let client = store.board(&env).start().await.unwrap();
+    let (run, name) = asked(&owner).await;
+    let refused = client.run(run.id()).cancel("not needed").await.unwrap_err();
+    assert!(matches!(refused, RunError::Storage(_)), "{refused}");
+    owner.people().answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "ann");
+    for board in [owner, client] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_begun_before_the_lease_of_a_dead_board_has_ended_reaches_its_heir() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let client = store.board(&env).on_unfinished(Unfinished::Leave).start().await.unwrap();
+    let first = asker(dead(&store, &env)).start().await.unwrap();
+    let (run, name) = asked(&first).await;
+    let answering = tokio::spawn(async move { client.people().answer(name.id, "ann", "tester").await });
+    // It comes later than the lease has ended.
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let heir = asker(store.board(&env)).start().await.unwrap();
+    answering.await.unwrap().unwrap();
+    assert_eq!(heir.run(run.id()).result().await.unwrap().output, "ann");
+    for board in [heir, first] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_run_that_no_board_takes_over_is_refused_with_that() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let client = store.board(&env).on_unfinished(Unfinished::Leave).start().await.unwrap();
+    let first = asker(dead(&store, &env)).start().await.unwrap();
+    let (run, name) = asked(&first).await;
+    for _ in 0..2 {
+        let refused = client.people().answer(name.id, "ann", "tester").await.unwrap_err();
+        assert_eq!(refused, AnswerError::NotHere(run.id()));
+    }
+    assert!(people::questions(&client.run(run.id())).await.is_empty());
+    for board in [client, first] {
+        board.shutdown().await;
+    }
+}
