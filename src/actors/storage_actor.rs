@@ -125,6 +125,7 @@ impl Actor for StorageActor {
                     if !journal.is_to_forget(every).await? {
                         return Ok(0);
                     }
+                    journal.discard_mail_to_nobody().await?;
                     conversations.forget_before(oldest_talk).await?;
                     let Forgotten { runs, failed } = journal.forget_ended_before(oldest).await?;
                     for (run, error) in failed {

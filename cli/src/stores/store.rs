@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use callboard::messages::{BoardEntry, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
 use callboard::runtime::{BuildError, ConversationsHandle};
-use callboard::storage::{Journal, Storage, StorageError};
+use callboard::storage::{Journal, Key, Storage, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError};
 use callboard_postgres::Postgres;
 use callboard_shared_store::SharedStore;
@@ -163,6 +163,11 @@ impl Store {
     /// The boards that work on the store, and those that are gone and have left runs.
     pub(crate) async fn boards(&self) -> Result<Vec<BoardEntry>, Failure> {
         self.journal.boards().await.map_err(Failure::of)
+    }
+
+    /// The notes about runs and the letters of boards that cannot be read, each with the reason.
+    pub(crate) async fn unreadable_notes(&self) -> Result<Vec<(Key, String)>, Failure> {
+        self.journal.unreadable_notes().await.map_err(Failure::of)
     }
 
     /// The board of another process that works on a run, if one does.
