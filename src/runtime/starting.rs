@@ -126,7 +126,7 @@ impl Builder {
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit: Arc<AtomicUsize> = Arc::default();
-        let store_failure = Arc::new(OnceLock::new());
+        let (store_failure, store_loss) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let is_shared = storage.is_shared();
         let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
@@ -151,6 +151,7 @@ impl Builder {
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
+                store_loss: Arc::clone(&store_loss),
                 env: env.clone(),
                 journal: journal.clone(),
                 scheduler: Arc::clone(&scheduler),
@@ -271,6 +272,7 @@ impl Builder {
         let board = Arc::new(Board {
             store,
             store_failure,
+            store_loss,
             recovered,
             run_permits,
             without_permit,

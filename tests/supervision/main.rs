@@ -11,6 +11,7 @@ mod crashes;
 mod dead_letters;
 mod draining;
 mod faults;
+mod lost_stores;
 mod open_failures;
 mod other_builds;
 #[path = "../passing/mod.rs"]

@@ -63,7 +63,7 @@ fn hanging(world: &World) -> Builder {
     world.board().env(hangs(&world.env))
 }
 
-fn hangs(env: &Env) -> Env {
+pub(crate) fn hangs(env: &Env) -> Env {
     let hangs = FaultPlan::default();
     hangs.arm("storage.handle", Fault::Wait(Duration::from_secs(60)), 1);
     env.clone().with_faults(Arc::new(hangs))
