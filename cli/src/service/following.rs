@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use callboard::messages::{AgentName, RunEvent, RunId, Timestamp};
 use callboard::supervision::runs::{Follower, Run};
-use callboard_server::private::ClientError;
+use callboard_server::private::{ClientError, Events, Message};
 
 use crate::page::Failure;
 use crate::run_names::short;
 use crate::stores::store::{Rules, Store};
 
-use super::boards::{of_board, unanswered};
+use super::boards::{of_other, unanswered};
 
 /// How long to wait before looking again at a run whose process does not answer.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -18,6 +20,9 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOKS: u32 = 5;
 /// The same on a database, where boards on other machines look for such runs every 2 s.
 const LOOKS_ON_DATABASE: u32 = 25;
+/// How long a board on a database may report nothing before the store is asked whether it still works on the run: it may be suspended, and
+/// another one may have the run.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A run, as far as it was read.
 pub(super) struct Following<'s> {
@@ -102,9 +107,9 @@ impl<'s> Following<'s> {
                     looks = most;
                     // Everything that is journaled, and nothing else.
                     let path = format!("/v1/delegations/{}/events?modes=debug", self.id);
-                    match of_board(&board).events(&path, Some(self.last())).await {
+                    match of_other(self.store, &board).events(&path, Some(self.last())).await {
                         Ok(mut events) => {
-                            while let Ok(Some(message)) = events.next().await {
+                            while let Some(message) = self.next(&mut events, &board).await? {
                                 let is_new = message.id.is_none_or(|number| number > self.last());
                                 if is_new && self.is_over(&mut see).await? {
                                     return Ok(Seen::Enough);
@@ -112,7 +117,12 @@ impl<'s> Following<'s> {
                             }
                         }
                         // It has ended meanwhile, or is about to.
-                        Err(ClientError::Absent(_) | ClientError::Broken(_) | ClientError::Refused { .. }) => {}
+                        Err(
+                            ClientError::Absent(_)
+                            | ClientError::Silent(_)
+                            | ClientError::Broken(_)
+                            | ClientError::Refused { .. },
+                        ) => {}
                         Err(error) => return Err(unanswered(&error)),
                     }
                 }
@@ -120,6 +130,21 @@ impl<'s> Following<'s> {
                 None => looks -= 1,
             }
             tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// The next event that a board reports of the run; `None` if it reports no more, or another one works on the run.
+    async fn next(&self, events: &mut Events, board: &str) -> Result<Option<Message>, Failure> {
+        loop {
+            if !self.store.is_database() {
+                return Ok(events.next().await.unwrap_or_default());
+            }
+            if let Ok(next) = timeout(SILENCE, events.next()).await {
+                return Ok(next.unwrap_or_default());
+            }
+            if self.store.board_of(self.id).await?.is_none_or(|now| *now != *board) {
+                return Ok(None);
+            }
         }
     }
 

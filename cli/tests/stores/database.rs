@@ -14,7 +14,7 @@ use crate::support::serving::Serving;
 use crate::support::{Printed, output_of};
 
 /// The URL of a new database, without a schema. `user` may have a password, which the server does not ask for.
-fn database(name: &str, user: &str) -> String {
+pub(crate) fn database(name: &str, user: &str) -> String {
     let server = Server::of_this_process();
     let create = async {
         let client = connect(&server.url()).await;
@@ -25,36 +25,36 @@ fn database(name: &str, user: &str) -> String {
 }
 
 /// A project with this agent, a Python program.
-fn project(agent: &str, body: &str) -> Project {
+pub(crate) fn project(agent: &str, body: &str) -> Project {
     let project = Project::new();
     add_python_agent(&project.folder, agent, body);
     project
 }
 
 /// `callboard ARGUMENTS` on the store, which finds the sockets of its own machine alone.
-fn command_on(project: &Project, store: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command_on(project: &Project, store: &str, arguments: &[&str]) -> Command {
     let mut command = project.command(arguments);
     command.env("CALLBOARD_STORE", store).env("XDG_RUNTIME_DIR", project.state.path());
     command
 }
 
 /// The output of `callboard ARGUMENTS` on the store.
-fn on(project: &Project, store: &str, arguments: &[&str]) -> Printed {
+pub(crate) fn on(project: &Project, store: &str, arguments: &[&str]) -> Printed {
     output_of(command_on(project, store, arguments))
 }
 
-fn done(printed: &Printed) -> &Printed {
+pub(crate) fn done(printed: &Printed) -> &Printed {
     assert_eq!(printed.code, Some(0), "{} {}", printed.out, printed.error);
     printed
 }
 
 /// Serves the agents of a project as the board of this name.
-fn serve(project: &Project, store: &str, name: &str) -> Serving {
+pub(crate) fn serve(project: &Project, store: &str, name: &str) -> Serving {
     Serving::of(command_on(project, store, &["serve", "--listen", "127.0.0.1:0", "--name", name]))
 }
 
 /// Asks until there is an answer.
-fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(answer) = asked() {
             return answer;
@@ -64,7 +64,7 @@ fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The boards that are listed, each with its agents that are not built in, and whether it is gone.
-fn boards(project: &Project, store: &str) -> Vec<(String, bool, bool)> {
+pub(crate) fn boards(project: &Project, store: &str) -> Vec<(String, bool, bool)> {
     let listed = on(project, store, &["boards", "--json"]);
     let listed: Vec<Value> = done(&listed).parsed();
     let has_coder = |board: &Value| board["agents"].as_array().unwrap().iter().any(|agent| agent == "coder");
@@ -129,21 +129,22 @@ fn the_runs_of_a_board_that_was_killed_continue_on_a_board_of_another_machine() 
 }
 
 /// The id of a new run of this agent.
-fn sent(project: &Project, store: &str, agent: &str) -> String {
+pub(crate) fn sent(project: &Project, store: &str, agent: &str) -> String {
     let sent = on(project, store, &["send", agent, "work"]);
     done(&sent).out.trim().to_owned()
 }
 
 /// Waits until a server knows an agent of another board.
-fn until_known(project: &Project, store: &str, agent: &str) {
+pub(crate) fn until_known(project: &Project, store: &str, agent: &str) {
     until(|| {
         let listed = done(&on(project, store, &["agents", "--json"])).json();
         listed["agents"].as_array().unwrap().iter().any(|listed| listed["agent"] == agent).then_some(())
     });
 }
 
-const ASKS: &str = "end(turn, ask(type='ask', question='Which?')['value'])\n";
-const PUBLISHES: &str = "end(turn, ask(type='approve', action='publish', target='WORDS.md', arguments={})['type'])\n";
+pub(crate) const ASKS: &str = "end(turn, ask(type='ask', question='Which?')['value'])\n";
+pub(crate) const PUBLISHES: &str =
+    "end(turn, ask(type='approve', action='publish', target='WORDS.md', arguments={})['type'])\n";
 
 #[test]
 fn tasks_and_decisions_reach_the_boards_of_other_machines_from_everywhere() {
@@ -342,30 +343,26 @@ fn a_database_of_another_project_is_refused_with_what_to_do_and_left_as_it_is() 
 }
 
 #[test]
-fn boards_of_other_builds_are_shown_with_what_to_do() {
-    let store = database("builds", "postgres");
-    let a = project("coder", "end(turn, 'done')\n");
+fn the_first_line_of_a_server_counts_what_the_runs_of_all_boards_wait_for() {
+    let store = database("counted", "postgres");
+    let (a, b) = (project("clerk", PUBLISHES), project("coder", "end(turn, 'done')\n"));
     done(&on(&a, &store, &["store", "migrate"]));
-    let about = json!({ "id": "other", "build": "9.1.0", "letters": 2, "agents": [{ "name": "painter" }] }).to_string();
-    let begin = async {
-        let client = connect(&store).await;
-        let statement = "SELECT callboard.begin_session($1, $2, 3600000, 'x', NULL)";
-        for (name, about) in [("newer", &*about), ("odd", "as nobody reads it")] {
-            client.query(statement, &[&name.as_bytes(), &about.as_bytes()]).await.unwrap();
-        }
-    };
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(begin);
     let first = serve(&a, &store, "a");
-    let named = "boards of these builds cannot read each other's letters, and ask each other nothing: newer (build 9.1.0, form 2), odd (of an \
-                 unknown build), a (build 0.1.0, form 1); have all run the newest build\n";
-    let shown = done(&on(&a, &store, &["boards"])).out.clone();
-    assert!(shown.ends_with(named), "{shown}");
-    let rows: Vec<Value> = on(&a, &store, &["boards", "--json"]).parsed();
-    assert_eq!(rows.iter().map(|row| &row["letters"]).collect::<Vec<_>>(), [2, 0, 1]);
-    let refused = on(&a, &store, &["send", "painter", "work"]);
-    assert_eq!(refused.code, Some(3), "{}", refused.error);
-    let stopped = first.stop();
-    assert!(stopped.error.contains(named.trim_end()), "{}", stopped.error);
+    let run = sent(&a, &store, "clerk");
+    assert_eq!(on(&a, &store, &["wait", &run]).code, Some(5));
+    let second = serve(&b, &store, "b");
+    assert!(second.line.contains(" · 1 waiting for you · 0 failed"), "{}", second.line);
+    // Commands of the server, where none runs.
+    let c = Project::new();
+    let [named, other] =
+        [("a", &first), ("b", &second)].map(|(name, board)| format!("{name} (http://{})", board.address()));
+    for command in [&["tree"][..], &["schedule", "list"], &["inbox"]] {
+        let printed = on(&c, &store, command);
+        let is_named = printed.error.contains(&named) && printed.error.contains(&other);
+        assert!(is_named && !printed.error.contains("for the store"), "{command:?}: {}", printed.error);
+    }
+    second.stop();
+    first.stop();
 }
 
 #[test]

@@ -211,7 +211,10 @@ mod tests {
             let error = refused(&format!("postgres://u@db/x?{name}={value}"));
             assert!(error.contains(&format!("the value of the parameter {name} cannot be read")), "{error}");
         }
-        assert!(refused("postgres://u:p@db:port/x?connect_timeout=1").contains("written as %XX"), "no parameter is wrong");
+        assert!(
+            refused("postgres://u:p@db:port/x?connect_timeout=1").contains("written as %XX"),
+            "no parameter is wrong"
+        );
     }
 
     #[test]
