@@ -37,6 +37,8 @@ pub(crate) struct Arguments {
     pub(crate) ownership: Ownership,
     pub(crate) lease: Arc<Lease>,
     pub(crate) scan_every: Duration,
+    /// The name of the board.
+    pub(crate) name: Arc<str>,
     /// What the board says about itself to the others.
     pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
     /// Whether the board has an agent, or reaches it.
@@ -63,14 +65,12 @@ impl Arguments {
     async fn why_ended(&self) -> Option<String> {
         let (storage, session) = (self.journal.storage(), self.ownership.session());
         let sessions = answer_of(storage.sessions()).await.ok()?;
-        if let Some(own) = sessions.iter().find(|own| own.id == session) {
-            let is_of_name =
-                |other: &&SessionInfo| other.name == own.name && other.id != session && !other.left.is_zero();
-            if let Some(other) = sessions.iter().find(is_of_name) {
-                let address = BoardInfo::read(&other.about).and_then(|info| info.address);
-                let address = address.map(|address| format!(", that at {address}")).unwrap_or_default();
-                return Some(format!("another board works on the store under its name {}{address}", own.name));
-            }
+        // That of this board may be forgotten already.
+        let is_of_name = |other: &&SessionInfo| other.name == self.name && other.id != session && !other.left.is_zero();
+        if let Some(other) = sessions.iter().find(is_of_name) {
+            let address = BoardInfo::read(&other.about).and_then(|info| info.address);
+            let address = address.map(|address| format!(", that at {address}")).unwrap_or_default();
+            return Some(format!("another board works on the store under its name {}{address}", self.name));
         }
         match answer_of(storage.renew_session(session, (self.about)().to_bytes())).await {
             Err(StorageError::Stopped { detail }) => Some(detail),

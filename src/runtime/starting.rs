@@ -86,6 +86,7 @@ impl Builder {
             about: info.to_bytes(),
             lease: settings.timings.lease,
         };
+        let name = Arc::clone(&new.name);
         let session = match answer_of(storage.begin_session(new.clone())).await {
             Err(StorageError::NameTaken { about, .. }) if is_of_gone_process(&about) => {
                 end_session_of(&journal, &about).await?;
@@ -152,6 +153,7 @@ impl Builder {
             let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
                 store_loss: Arc::clone(&store_loss),
+                name: Arc::clone(&name),
                 env: env.clone(),
                 journal: journal.clone(),
                 scheduler: Arc::clone(&scheduler),
