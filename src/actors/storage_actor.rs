@@ -8,7 +8,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo, Timestamp};
-use crate::storage::{Forgotten, Journal, StorageError};
+use crate::storage::{Forgotten, Journal, SessionInfo, StorageError};
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::ownership::Ownership;
 use crate::supervision::runs::queue::ShardMessage;
@@ -19,7 +19,7 @@ use super::periodic::{Ended, Periodic};
 use super::scheduler::Scheduler;
 use super::shard_queues::ShardQueues;
 
-/// How long a board that is shut down waits until the store has noted that.
+/// How long a board that ends waits for what it writes to the store and asks it.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct StorageActor;
@@ -37,6 +37,8 @@ pub(crate) struct Arguments {
     pub(crate) ownership: Ownership,
     pub(crate) lease: Arc<Lease>,
     pub(crate) scan_every: Duration,
+    /// The name of the board.
+    pub(crate) name: Arc<str>,
     /// What the board says about itself to the others.
     pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
     /// Whether the board has an agent, or reaches it.
@@ -47,6 +49,8 @@ pub(crate) struct Arguments {
     pub(crate) day_limiter: Arc<DayLimiter>,
     /// The error with which the store stopped.
     pub(crate) store_failure: Arc<OnceLock<StorageError>>,
+    /// Why the board has lost its store, for people. It is set before the board ends.
+    pub(crate) store_loss: Arc<OnceLock<Arc<str>>>,
 }
 
 impl Arguments {
@@ -55,6 +59,23 @@ impl Arguments {
         tracing::error!(%error, "the board has lost its store");
         let _ = self.store_failure.set(error);
         let _ = me.cast(StorageActorMsg::StorageStopped);
+    }
+
+    /// Why the session has ended, as the store and the other boards know it; `None` if it has not, or they do not answer.
+    async fn why_ended(&self) -> Option<String> {
+        let (storage, session) = (self.journal.storage(), self.ownership.session());
+        let sessions = answer_of(storage.sessions()).await.ok()?;
+        // That of this board may be forgotten already.
+        let is_of_name = |other: &&SessionInfo| other.name == self.name && other.id != session && !other.left.is_zero();
+        if let Some(other) = sessions.iter().find(is_of_name) {
+            let address = BoardInfo::read(&other.about).and_then(|info| info.address);
+            let address = address.map(|address| format!(", that at {address}")).unwrap_or_default();
+            return Some(format!("another board works on the store under its name {}{address}", self.name));
+        }
+        match answer_of(storage.renew_session(session, (self.about)().to_bytes())).await {
+            Err(StorageError::Stopped { detail }) => Some(detail),
+            Ok(()) | Err(_) => None,
+        }
     }
 }
 
@@ -79,6 +100,24 @@ pub(crate) enum StorageActorMsg {
 pub(crate) struct StorageActorState {
     arguments: Arguments,
     expiry: Periodic,
+    renewals: Renewals,
+}
+
+/// What is known of the renewals of the lease.
+struct Renewals {
+    /// When the last one was due.
+    due_at: Duration,
+    /// The longest time between two that were due.
+    pause: Duration,
+    /// Why the last one has failed.
+    trouble: Option<StorageError>,
+}
+
+impl Renewals {
+    fn due(&mut self, now: Duration) {
+        self.pause = self.pause.max(now.saturating_sub(self.due_at));
+        self.due_at = now;
+    }
 }
 
 impl Actor for StorageActor {
@@ -100,14 +139,15 @@ impl Actor for StorageActor {
         let (env, every) = (arguments.env.clone(), arguments.every);
         let expiry = Periodic { env, what: "runs that ended long ago", fault_point: "storage.sweep", every };
         expiry.schedule(&me, Ok(()), || StorageActorMsg::Forget)?;
-        Ok(StorageActorState { arguments, expiry })
+        let renewals = Renewals { due_at: arguments.env.now().monotonic, pause: Duration::ZERO, trouble: None };
+        Ok(StorageActorState { arguments, expiry, renewals })
     }
 
     async fn handle(
         &self,
         me: ActorRef<StorageActorMsg>,
         message: StorageActorMsg,
-        StorageActorState { arguments, expiry }: &mut StorageActorState,
+        StorageActorState { arguments, expiry, renewals }: &mut StorageActorState,
     ) -> Result<(), ActorProcessingErr> {
         let arguments = &*arguments;
         let Arguments { env, journal, scheduler, retention, conversations, conversation_retention, .. } = arguments;
@@ -125,6 +165,7 @@ impl Actor for StorageActor {
                     if !journal.is_to_forget(every).await? {
                         return Ok(0);
                     }
+                    journal.discard_mail_to_nobody().await?;
                     conversations.forget_before(oldest_talk).await?;
                     let Forgotten { runs, failed } = journal.forget_ended_before(oldest).await?;
                     for (run, error) in failed {
@@ -139,15 +180,17 @@ impl Actor for StorageActor {
                 // Scheduled now, so that a renewal that fails or never ends does not prevent the next one.
                 me.send_after(arguments.lease.renew_in(), || StorageActorMsg::Renew);
                 let begun_at = env.now().monotonic;
+                renewals.due(begun_at);
                 if arguments.lease.is_over() {
-                    let detail = "the board's lease ran out: the store did not answer its renewals".to_owned();
-                    arguments.stop(&me, StorageError::Stopped { detail });
+                    let detail = arguments.lease.why_over(renewals.pause, renewals.trouble.as_ref());
+                    arguments.stop(&me, StorageError::Stopped { detail: detail.unwrap_or_default() });
                 }
                 let renewal =
                     journal.storage().renew_session(arguments.ownership.session(), (arguments.about)().to_bytes());
                 tokio::spawn(async move { me.cast(StorageActorMsg::Renewed(begun_at, answer_of(renewal).await)) });
             }
             StorageActorMsg::Renewed(begun_at, Ok(())) => {
+                renewals.trouble = None;
                 let had_stopped = !arguments.lease.allows_work();
                 arguments.lease.renew(begun_at);
                 if had_stopped && arguments.lease.allows_work() {
@@ -159,6 +202,7 @@ impl Actor for StorageActor {
             }
             StorageActorMsg::Renewed(_, Err(error)) => {
                 tracing::warn!(%error, "the board's lease on its store was not renewed");
+                renewals.trouble = Some(error);
             }
             StorageActorMsg::Scan => {
                 let Arguments { ownership, reaches, shards, takes_over, .. } = arguments.clone();
@@ -180,6 +224,20 @@ impl Actor for StorageActor {
             }
             StorageActorMsg::StorageStopped => {
                 scheduler.stop_all();
+                renewals.due(env.now().monotonic);
+                let loss = match arguments.lease.why_over(renewals.pause, renewals.trouble.as_ref()) {
+                    None if journal.storage().is_shared() => {
+                        tokio::time::timeout(LEAVE_WITHIN, arguments.why_ended()).await.unwrap_or_default()
+                    }
+                    why => why,
+                };
+                let loss = loss.or_else(|| {
+                    Some(match arguments.store_failure.get()? {
+                        StorageError::Stopped { detail } => detail.clone(),
+                        error => error.to_string(),
+                    })
+                });
+                let _ = arguments.store_loss.set(loss.unwrap_or_default().into());
                 me.stop(Some("the store has stopped".to_owned()));
             }
         }

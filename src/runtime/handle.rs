@@ -54,6 +54,8 @@ pub(super) struct Board {
     pub(super) conversations: ConversationQueue,
     /// The error with which the store stopped: the board ends with it.
     pub(super) store_failure: Arc<OnceLock<StorageError>>,
+    /// The cause, for people.
+    pub(super) store_loss: Arc<OnceLock<Arc<str>>>,
     /// Closed when the runs that were found at the start have been read.
     pub(super) recovered: watch::Receiver<()>,
     pub(super) shards: Arc<ShardQueues>,
@@ -427,6 +429,13 @@ impl Callboard {
     /// Waits until the board has ended, and returns the reason.
     pub async fn ended(&self) -> EndReason {
         self.board.tree.join().await
+    }
+
+    /// Why the board has lost its store, for people: its lease on it has ended, another board has its name, or the store has stopped. It is known
+    /// once such a board has ended; `None` before, and of a board that ended otherwise.
+    #[must_use]
+    pub fn store_loss(&self) -> Option<Arc<str>> {
+        self.board.store_loss.get().cloned()
     }
 
     /// Takes nothing new, lets the turns that have begun finish for (10 s), stops the rest, and stops the tree in reverse

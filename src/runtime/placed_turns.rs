@@ -254,8 +254,7 @@ impl Unended {
 
 /// The command of a turn, from the output with which it ended at the board that took it.
 fn command_in(output: Option<&Json>) -> Result<Command, TurnError> {
-    let text: String = output.ok_or("it is missing").map_err(damaged)?.parse().map_err(damaged)?;
-    serde_json::from_str(&text).map_err(damaged)
+    PlacedTurn::command_of(output.ok_or("it is missing").map_err(damaged)?).map_err(damaged)
 }
 
 fn damaged(error: impl std::fmt::Display) -> TurnError {

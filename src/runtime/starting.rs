@@ -85,6 +85,7 @@ impl Builder {
             about: info.to_bytes(),
             lease: settings.timings.lease,
         };
+        let name = Arc::clone(&new.name);
         let session = match answer_of(storage.begin_session(new.clone())).await {
             Err(StorageError::NameTaken { about, .. }) if is_of_gone_process(&about) => {
                 end_session_of(&journal, &about).await?;
@@ -125,7 +126,7 @@ impl Builder {
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit: Arc<AtomicUsize> = Arc::default();
-        let store_failure = Arc::new(OnceLock::new());
+        let (store_failure, store_loss) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let is_shared = storage.is_shared();
         let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
@@ -152,6 +153,8 @@ impl Builder {
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
+                store_loss: Arc::clone(&store_loss),
+                name: Arc::clone(&name),
                 env: env.clone(),
                 journal: journal.clone(),
                 scheduler: Arc::clone(&scheduler),
@@ -272,6 +275,7 @@ impl Builder {
         let board = Arc::new(Board {
             store,
             store_failure,
+            store_loss,
             recovered,
             run_permits,
             without_permit,

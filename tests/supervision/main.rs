@@ -15,6 +15,7 @@ mod late_answers;
 mod leases;
 mod left_runs;
 mod losses;
+mod lost_stores;
 mod open_failures;
 mod other_builds;
 #[path = "../passing/mod.rs"]

@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use callboard::messages::visible;
+
 use crate::exit::Exit;
 use crate::knowledge::stored;
 use crate::page::{Failure, Page, count, shown_path};
@@ -41,12 +43,21 @@ pub(crate) async fn check(of: &Stores) -> Result<Page, Failure> {
                 damaged.push(json!({ "run": run, "name": name(*run), "error": why.text() }));
             }
         }
+        let mut notes = Vec::new();
+        for (key, why) in store.unreadable_notes().await? {
+            let key = visible(&key.segments().join("/"));
+            text.push_str(&format!("damaged: {key}: {why}\n"));
+            notes.push(json!({ "key": key, "error": why }));
+        }
         let conversations = conversations(store, &mut text).await;
-        let found = if damaged.is_empty() { "no damage".to_owned() } else { format!("{} damaged", damaged.len()) };
+        let found = match damaged.len() + notes.len() {
+            0 => "no damage".to_owned(),
+            all => format!("{all} damaged"),
+        };
         text.push_str(&format!("{}: {}, {found}\n", shown_path(store.place()), count(runs.len(), "run")));
-        is_damaged |= !damaged.is_empty() || conversations.is_some();
+        is_damaged |= !damaged.is_empty() || !notes.is_empty() || conversations.is_some();
         rows.push(json!({
-            "store": store.place().to_string_lossy(), "runs": runs.len(), "damaged": damaged, "conversations": conversations,
+            "store": store.place().to_string_lossy(), "runs": runs.len(), "damaged": damaged, "notes": notes, "conversations": conversations,
         }));
     }
     rows.extend(closed.iter().map(ClosedStore::json));

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use callboard::Callboard;
 use callboard::env::Env;
-use callboard::messages::{RunId, visible};
+use callboard::messages::{BoardEntry, RunId, visible};
 use callboard::runtime::Unfinished;
 use callboard_server::private::{self, Client, ClientError};
 use callboard_server::{Server, Tokens};
@@ -25,6 +25,8 @@ use crate::run_names::short;
 use crate::stores::Stores;
 use crate::stores::store::Store;
 
+/// How long a process may take to answer that it works, where boards on other machines can be asked instead.
+const HELLO: Duration = Duration::from_secs(2);
 /// How many characters a whole id of a run has.
 const WHOLE_ID: usize = 36;
 
@@ -112,13 +114,26 @@ fn client(name: &str) -> Client {
 }
 
 /// A client of the board with this id.
-pub(crate) fn of_board(board: &str) -> Client {
+fn of_board(board: &str) -> Client {
     client(&name_of_board(board))
 }
 
-/// A client of `callboard serve` for these stores.
+/// A client of the board of another process on this store. On a database, one that does not answer at all is not waited for: it may be suspended,
+/// and then others take its runs over.
+pub(super) fn of_other(store: &Store, board: &str) -> Client {
+    let client = of_board(board);
+    if store.is_database() { client.hello_within(HELLO) } else { client }
+}
+
+/// A client of `callboard serve` for these stores. On a database, one that does not answer at all is not waited for.
 pub(crate) fn of_service(stores: &Stores) -> Client {
-    client(&name_of_service(stores))
+    let client = client(&name_of_service(stores));
+    if stores.database().is_some() { client.hello_within(HELLO) } else { client }
+}
+
+/// Whether a process has certainly not received the request: none listens, or it does not answer at all.
+pub(super) fn is_unsent(error: &ClientError) -> bool {
+    matches!(error, ClientError::Absent(_) | ClientError::Silent(_))
 }
 
 /// Sends a request to the board that works on a run of this store, also if that is on another machine.
@@ -128,8 +143,8 @@ pub(crate) async fn ask_board(
     (method, path): (&str, &str),
     body: Option<&Value>,
 ) -> Result<Value, Failure> {
-    match of_board(board).request(method, path, body).await {
-        Err(ClientError::Absent(_)) if store.is_database() => ask_from_here(store, (method, path), &[], body).await,
+    match of_other(store, board).request(method, path, body).await {
+        Err(error) if is_unsent(&error) && store.is_database() => ask_from_here(store, (method, path), &[], body).await,
         answer => accepted(answer.map_err(|error| unanswered(&error))?),
     }
 }
@@ -176,7 +191,7 @@ pub(super) async fn with_own_board<T>(
 
 /// Whether boards with agents work on the store, such as those on other machines.
 pub(super) async fn has_boards(store: &Store) -> Result<bool, Failure> {
-    Ok(store.boards().await?.iter().any(|board| !board.left.is_zero() && !board.info.agents.is_empty()))
+    Ok(store.boards().await?.iter().any(works))
 }
 
 /// Whether `callboard serve` runs for these stores.
@@ -190,10 +205,10 @@ pub(crate) async fn ask_service(
     (method, path): (&str, &str),
     body: Option<&Value>,
 ) -> Result<Value, Failure> {
-    answer_of_service(stores, of_service(stores).request(method, path, body).await)
+    answer_of_service(stores, of_service(stores).request(method, path, body).await).await
 }
 
-/// As [`ask_service`]; where no server runs here and boards on other machines work on the store, for the agents and runs of those.
+/// As [`ask_service`]; where no server answers here and boards on other machines work on the store, for the agents and runs of those.
 pub(crate) async fn ask_any(
     stores: &Stores,
     (method, path): (&str, &str),
@@ -201,40 +216,106 @@ pub(crate) async fn ask_any(
     body: Option<&Value>,
 ) -> Result<Value, Failure> {
     let answer = of_service(stores).request_with(method, path, headers, body).await;
-    if let (Err(ClientError::Absent(_)), Some(_)) = (&answer, stores.database()) {
+    if answer.as_ref().is_err_and(is_unsent) && stores.database().is_some() {
         for store in &stores.open_existing().await?.stores {
             if has_boards(store).await? {
                 return ask_from_here(store, (method, path), headers, body).await;
             }
         }
     }
-    answer_of_service(stores, answer)
+    answer_of_service(stores, answer).await
 }
 
 /// The answer of `callboard serve`.
-pub(crate) fn answer_of_service(stores: &Stores, answer: Result<(u16, Value), ClientError>) -> Result<Value, Failure> {
+pub(crate) async fn answer_of_service(
+    stores: &Stores,
+    answer: Result<(u16, Value), ClientError>,
+) -> Result<Value, Failure> {
     match answer {
         Ok(answer) => accepted(answer),
-        Err(ClientError::Absent(_)) => Err(no_server(stores)),
-        Err(error) => Err(unanswered(&error)),
+        Err(error) => Err(unserved(stores, &error).await),
+    }
+}
+
+/// Why `callboard serve` has not answered, and where else boards run.
+async fn unserved(stores: &Stores, error: &ClientError) -> Failure {
+    match error {
+        ClientError::Absent(_) => no_server(stores).await,
+        error => match elsewhere(stores).await {
+            Some(boards) if is_unsent(error) => unanswered(error).with(&format!("    {}", at_boards(&boards))),
+            Some(_) | None => unanswered(error),
+        },
     }
 }
 
 /// Connects to a socket of `callboard serve`.
 pub(crate) async fn connect(stores: &Stores, name: &str) -> Result<UnixStream, Failure> {
-    client(name).connect().await.map_err(|error| match error {
-        ClientError::Absent(_) => no_server(stores),
-        error => unanswered(&error),
-    })
+    let connected = async {
+        if stores.database().is_some() {
+            // Whoever listens may be suspended, and what is spoken on the socket begins with no answer of its own.
+            of_service(stores).request("GET", "/v1/health", None).await?;
+        }
+        client(name).connect().await
+    };
+    match connected.await {
+        Ok(stream) => Ok(stream),
+        Err(error) => Err(unserved(stores, &error).await),
+    }
 }
 
-pub(crate) fn no_server(stores: &Stores) -> Failure {
-    let line = visible(&command_line("serve", stores.named()));
-    let text = format!(
-        "no server runs for {}\n    to start one: {line}\n    one of another project is reached from its folder, or with its --store",
-        stores.described()
-    );
+pub(crate) async fn no_server(stores: &Stores) -> Failure {
+    let (line, described) = (visible(&command_line("serve", stores.named())), stores.described());
+    let text = match elsewhere(stores).await {
+        Some(boards) => {
+            format!(
+                "no server of this project runs on this machine\n    {}\n    to start one here: {line}",
+                at_boards(&boards)
+            )
+        }
+        None => format!(
+            "no server runs for {described}\n    to start one: {line}\n    one of another project is reached from its folder, or with its --store"
+        ),
+    };
     Failure::new(Exit::Unavailable, text)
+}
+
+/// What an inbox lacks without the server of the project, and which boards list what they have of it.
+pub(super) async fn without_server(stores: &Stores, error: &ClientError) -> String {
+    let why = match error {
+        ClientError::Silent(_) => "the server does not answer",
+        _ => "no server runs",
+    };
+    let boards = elsewhere(stores).await;
+    let boards = boards.map(|boards| format!("; those of other boards are listed where they run: {boards}"));
+    format!("{why}: failures, agents and runs in quarantine are not listed{}", boards.unwrap_or_default())
+}
+
+fn at_boards(boards: &str) -> String {
+    format!(
+        "boards work on the store elsewhere; ask where they run, in the folder of their project, or on their pages: {boards}"
+    )
+}
+
+/// The boards that work on a database, each with its address; `None` if there are none, or it cannot be read.
+async fn elsewhere(stores: &Stores) -> Option<String> {
+    const SHOWN: usize = 5;
+    stores.database()?;
+    let mut all = Vec::new();
+    for store in &stores.open_existing().await.ok()?.stores {
+        all.extend(store.boards().await.ok()?.into_iter().filter(works));
+    }
+    let named = |BoardEntry { name, info, .. }: &BoardEntry| match &info.address {
+        Some(address) => format!("{} ({})", visible(name), visible(address)),
+        None => visible(name),
+    };
+    let mut named: Vec<String> = all.iter().take(SHOWN).map(named).collect();
+    named.extend((all.len() > SHOWN).then(|| format!("and {} more", all.len() - SHOWN)));
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
+/// Whether a board lives and has agents.
+fn works(board: &BoardEntry) -> bool {
+    !board.left.is_zero() && !board.info.agents.is_empty()
 }
 
 /// The body of an answer that is no problem.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{Cost, Timestamp, visible};
-use callboard_server::private::{Client, ClientError};
+use callboard_server::private::Client;
 
 use crate::agents::arguments::Files;
 use crate::config::{self, limits};
@@ -17,7 +17,7 @@ use crate::stores::store::Store;
 use crate::values::time_span;
 
 use super::arguments::Usage;
-use super::boards::{accepted, encoded, of_service, unanswered, with_own_board};
+use super::boards::{accepted, encoded, is_unsent, of_service, unanswered, with_own_board};
 
 /// Rows are added up by these.
 const KEYS: [&str; 4] = ["day", "agent", "model", "from_agent"];
@@ -39,7 +39,7 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
     let since = since.as_ref().map(|since| format!("since={}", encoded(&begin(since))));
     let (service, mut remarks, mut exit) = (of_service(&stores), String::new(), None);
     match service.request("GET", "/v1/health", None).await {
-        Err(ClientError::Absent(_)) => {
+        Err(error) if is_unsent(&error) => {
             let open = stores.open_existing().await?;
             let limits = config::read(&Files::of_project())??.limits;
             (remarks, exit) = (open.notes(), open.exit());

@@ -28,7 +28,7 @@ use crate::stores::store::Store;
 use crate::waits;
 
 use super::arguments::{Cancel, Status, Wait};
-use super::boards::{ask_board, of_board};
+use super::boards::{ask_board, of_other};
 use super::decide::{Detail, shown_card, shown_wait};
 use super::following::{Following, Seen};
 
@@ -114,7 +114,7 @@ async fn cards(store: &Store, fold: &Run, stores: &Stores) -> Result<String, Fai
 
 /// Whether there was no news of a run for long, by the process that works on it; `None` if that does not answer.
 async fn is_stale(store: &Store, run: RunId) -> Option<bool> {
-    let board = of_board(&store.board_of(run).await.ok()??);
+    let board = of_other(store, &store.board_of(run).await.ok()??);
     let path = format!("/v1/delegations/{run}");
     let (_, shown) = timeout(MAX_WAIT, board.request("GET", &path, None)).await.ok()?.ok()?;
     shown["is_stale"].as_bool()

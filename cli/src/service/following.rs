@@ -11,7 +11,7 @@ use crate::page::Failure;
 use crate::run_names::short;
 use crate::stores::store::{Rules, Store};
 
-use super::boards::{of_board, unanswered};
+use super::boards::{of_other, unanswered};
 use super::follow::unread;
 
 /// How long to wait before looking again at a run whose process does not answer.
@@ -22,6 +22,9 @@ const LOOKS: u32 = 5;
 const LOOKS_ON_DATABASE: u32 = 25;
 /// How often to look at the turns of a run that other boards have taken: what they wait for is no event of the run.
 const LOOK_AT_PLACED: Duration = Duration::from_secs(1);
+/// After so many of these looks without an event, on a database, the store is asked whether the board still works on the run: it may be
+/// suspended, and another one may have the run.
+const SILENT_LOOKS: u32 = 5;
 
 /// A run, as far as it was read.
 pub(super) struct Following<'s> {
@@ -119,15 +122,25 @@ impl<'s> Following<'s> {
                     looks = most;
                     // Everything that is journaled, and nothing else.
                     let path = format!("/v1/delegations/{}/events?modes=debug", self.id);
-                    match of_board(&board).events(&path, Some(self.last())).await {
+                    match of_other(self.store, &board).events(&path, Some(self.last())).await {
                         Ok(mut events) => {
-                            let mut looks = tokio::time::interval(LOOK_AT_PLACED);
+                            let (mut silent_looks, mut looks) = (0, tokio::time::interval(LOOK_AT_PLACED));
                             loop {
                                 let is_over = tokio::select! {
                                     biased;
-                                    _ = looks.tick() => self.is_over_with_placed(&mut see).await?,
+                                    _ = looks.tick() => {
+                                        silent_looks += 1;
+                                        if silent_looks > SILENT_LOOKS {
+                                            silent_looks = 0;
+                                            if self.has_moved_from(&board).await? {
+                                                break;
+                                            }
+                                        }
+                                        self.is_over_with_placed(&mut see).await?
+                                    }
                                     message = events.next() => match message {
                                         Ok(Some(message)) => {
+                                            silent_looks = 0;
                                             let is_new = message.id.is_none_or(|number| number > self.last());
                                             is_new && self.is_over(&mut see).await?
                                         }
@@ -140,7 +153,12 @@ impl<'s> Following<'s> {
                             }
                         }
                         // It has ended meanwhile, or is about to.
-                        Err(ClientError::Absent(_) | ClientError::Broken(_) | ClientError::Refused { .. }) => {}
+                        Err(
+                            ClientError::Absent(_)
+                            | ClientError::Silent(_)
+                            | ClientError::Broken(_)
+                            | ClientError::Refused { .. },
+                        ) => {}
                         Err(error) => return Err(unanswered(&error)),
                     }
                 }
@@ -149,6 +167,11 @@ impl<'s> Following<'s> {
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+
+    /// Whether another board works on the run by now than the one that is asked, or none.
+    async fn has_moved_from(&self, board: &str) -> Result<bool, Failure> {
+        Ok(self.store.is_database() && self.store.board_of(self.id).await?.is_none_or(|now| *now != *board))
     }
 
     async fn is_over(&mut self, see: &mut impl FnMut(&Run, &[Added]) -> bool) -> Result<bool, Failure> {

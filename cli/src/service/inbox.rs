@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use callboard::messages::{RunId, visible};
 use callboard_server::inbox::{Item, ItemId, ItemKind};
-use callboard_server::private::ClientError;
 use callboard_text::quoted;
 
 use crate::command_line::command_line;
@@ -20,7 +19,7 @@ use crate::stores::Stores;
 use crate::stores::store::Store;
 
 use super::arguments::Inbox;
-use super::boards::{answer_of_service, ask_board, ask_service, of_service};
+use super::boards::{answer_of_service, ask_board, ask_service, is_unsent, of_service, without_server};
 use super::decide::AllWaits;
 use super::follow::continuation_if_left;
 
@@ -183,11 +182,12 @@ impl AllItems {
         loop {
             let path = format!("/v1/inbox?limit={PAGE}{page}");
             let answer = match of_service(stores).request("GET", &path, None).await {
-                Err(ClientError::Absent(_)) => {
-                    notes.push_str("no server runs: failures, agents and runs in quarantine are not listed\n");
+                Err(error) if is_unsent(&error) => {
+                    let why = without_server(stores, &error).await;
+                    notes.push_str(&format!("{why}\n"));
                     break;
                 }
-                answer => answer_of_service(stores, answer)?,
+                answer => answer_of_service(stores, answer).await?,
             };
             let of_page = answer["items"].as_array().cloned().unwrap_or_default();
             items.extend(of_page.into_iter().map(|item| Listed { item, place: Place::Server }));

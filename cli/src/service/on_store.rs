@@ -35,7 +35,7 @@ fn page(stores: &[Vec<BoardEntry>], now: Timestamp) -> Page {
             differences
                 .push_str(&format!("{agent} is declared differently ({fields}) by {boards}: each uses its own\n"));
         }
-        differences.extend(apart(boards).map(|line| line + "\n"));
+        differences.extend(apart(boards).into_iter().map(|line| line + "\n"));
         for board @ BoardEntry { name, left, info, .. } in boards {
             let agents: Vec<String> = info.agents.iter().map(|agent| visible(agent.name.as_str())).collect();
             let lease = if left.is_zero() { "gone".to_owned() } else { duration(*left) };
@@ -50,21 +50,31 @@ fn page(stores: &[Vec<BoardEntry>], now: Timestamp) -> Page {
     Page::new(text + &differences, rows.into())
 }
 
-/// Which boards that live cannot read each other's letters, and what to do, if some cannot.
-pub(super) fn apart(boards: &[BoardEntry]) -> Option<String> {
-    let living = || boards.iter().filter(|board| !board.left.is_zero());
-    let forms: BTreeSet<u32> = living().map(|board| board.info.letters).collect();
-    let shown = |BoardEntry { name, info, .. }: &BoardEntry| match info.letters {
-        0 => format!("{} (of an unknown build)", visible(name)),
-        letters => format!("{} (build {}, form {letters})", visible(name), visible(&info.build)),
-    };
-    (forms.len() > 1).then(|| {
-        let all: Vec<String> = living().map(shown).collect();
+/// Which boards that live cannot read each other's letters, and whose sessions cannot be read at all, each with what to do.
+pub(super) fn apart(boards: &[BoardEntry]) -> Vec<String> {
+    let living = boards.iter().filter(|board| !board.left.is_zero());
+    let (read, unread): (Vec<_>, Vec<_>) = living.partition(|board| board.info.letters != 0);
+    let forms: BTreeSet<u32> = read.iter().map(|board| board.info.letters).collect();
+    let differ = (forms.len() > 1).then(|| {
+        let shown = |BoardEntry { name, info, .. }: &&BoardEntry| {
+            format!("{} (build {}, form {})", visible(name), visible(&info.build), info.letters)
+        };
+        let all: Vec<String> = read.iter().map(shown).collect();
         format!(
             "boards of these builds cannot read each other's letters, and ask each other nothing: {}; have all run the newest build",
             all.join(", ")
         )
-    })
+    });
+    let unread = unread.into_iter().map(|BoardEntry { name, left, .. }| {
+        format!(
+            "the session of board {} cannot be read: a build wrote it that differs too much from this one ({}), or no board did; others ask it \
+             nothing, and leave runs of boards that they do not know alone while its lease lasts ({})",
+            visible(name),
+            env!("CARGO_PKG_VERSION"),
+            duration(*left)
+        )
+    });
+    differ.into_iter().chain(unread).collect()
 }
 
 /// How boards declare an agent that is not the same on all of them.

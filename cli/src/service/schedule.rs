@@ -229,7 +229,7 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
             }
             let answer = of_service(&stores).request("POST", "/v1/schedules", Some(&add.definition())).await;
             let is_taken = matches!(answer, Ok((409, _)));
-            let added = answer_of_service(&stores, answer);
+            let added = answer_of_service(&stores, answer).await;
             // As all names that are taken.
             let schedule =
                 added.map_err(|error| if is_taken { Failure::usage(error.text().to_owned()) } else { error })?;

@@ -15,6 +15,7 @@ use callboard::env::Env;
 use callboard::messages::{BoardInfo, Pending, visible};
 use callboard::runtime::{BuildError, Unfinished};
 use callboard::storage::StorageError;
+use callboard::supervision::tree::EndReason;
 use callboard::{AgentSpec, Callboard};
 use callboard_agents::{hide_from_programs, tools};
 use callboard_channels::email::EmailChannel;
@@ -251,7 +252,7 @@ async fn watch_over(
     let LoadedAgents { watch: mut watched, own, names, invalid, lacking, .. } = loaded;
     let waiting = resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.place())));
-    let apart = if store.is_database() { on_store::apart(&store.boards().await?) } else { None };
+    let apart = if store.is_database() { on_store::apart(&store.boards().await?) } else { Vec::new() };
     protection::warning().iter().chain(&lacking).chain(&apart).for_each(|warning| note(warning));
     let running = count(own.len(), "agent");
     if let Some(pages) = server.pages() {
@@ -288,25 +289,45 @@ async fn watch_over(
                 }
             }
             made = awaited.made(stores) => note(&knowing.open(server, made).await),
-            reason = board.ended() => return Err(Failure::failed(format!("the board has ended: {reason}"))),
+            reason = board.ended() => return Err(ended(board, &reason, stores)),
         }
     }
+}
+
+/// Why the server ends by itself, and what to do.
+fn ended(board: &Callboard, reason: &EndReason, stores: &Stores) -> Failure {
+    let Some(loss) = board.store_loss() else { return Failure::failed(format!("the board has ended: {reason}")) };
+    let line = visible(&command_line("serve", stores.named()));
+    let others = match stores.database() {
+        Some(_) => "other boards that have its agents continue its runs",
+        None => "its runs continue with the next one",
+    };
+    let text = format!(
+        "the board has ended: {}; {others}\n    to start it again, with the options that it had: {line}",
+        visible(&loss)
+    );
+    Failure::new(Exit::Unavailable, text)
 }
 
 fn interrupted() -> Failure {
     Failure::new(Exit::Interrupted, "a signal came before the server began".to_owned())
 }
 
-/// Resumes runs that no process works on and whose agents are here, and returns how many things they wait for.
+/// Resumes runs that no process works on and whose agents are here, and returns how many things they wait for. On a database, whose other
+/// boards' runs are shown here as well, those that all runs wait for.
 async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> Result<usize, Failure> {
     let mut waiting = 0;
     for run in store.open_runs().await? {
         let Ok(loaded) = store.load(run).await else { continue };
         let mut open = loaded.replay.turns().filter(|turn| turn.closed.is_none());
-        if open.all(|turn| names.contains(turn.agent.as_str())) && matches!(store.board_of(run).await, Ok(None)) {
-            waiting += waits::open(loaded.replay.run()).len();
+        let is_resumed =
+            open.all(|turn| names.contains(turn.agent.as_str())) && matches!(store.board_of(run).await, Ok(None));
+        if is_resumed {
             board.take_up(run).await;
             note(&format!("run {} is resumed", short(run)));
+        }
+        if is_resumed || store.is_database() {
+            waiting += waits::open(loaded.replay.run()).len();
         }
     }
     Ok(waiting)
@@ -346,6 +367,7 @@ fn not_started(error: BuildError) -> Failure {
 async fn check_none_runs(stores: &Stores) -> Result<(), Failure> {
     match of_service(stores).request("GET", "/v1/health", None).await {
         Err(ClientError::Absent(_)) => Ok(()),
+        Err(ClientError::Silent(_)) => Err(Failure::new(Exit::Unavailable, silent(stores))),
         Err(error) => Err(unanswered(&error)),
         Ok(_) => Err(runs_already(stores)),
     }
@@ -430,13 +452,26 @@ impl Drop for Announced {
     }
 }
 
-fn runs_already(stores: &Stores) -> Failure {
+/// That the server of these stores does not answer.
+fn silent(stores: &Stores) -> String {
+    format!(
+        "a server of these agents{} does not answer: it may be suspended; let it continue, or kill it, and start this one again",
+        announced(stores)
+    )
+}
+
+/// The process and the address of a server, as it has announced them.
+fn announced(stores: &Stores) -> String {
     let file = Some(Announced::file(stores)).filter(|file| file.is_file());
     let announced =
         file.and_then(|file| fs::read(file).ok()).and_then(|text| serde_json::from_slice::<Value>(&text).ok());
     let which = announced
         .and_then(|it| Some(format!(" (process {}, {})", it["process"].as_u64()?, visible(it["url"].as_str()?))));
-    let text = format!("a server runs for these agents already{}: stop that one first", which.unwrap_or_default());
+    which.unwrap_or_default()
+}
+
+fn runs_already(stores: &Stores) -> Failure {
+    let text = format!("a server runs for these agents already{}: stop that one first", announced(stores));
     Failure::new(Exit::Unavailable, text)
 }
 

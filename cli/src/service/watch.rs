@@ -102,7 +102,7 @@ async fn of_board(out: &Out) -> Result<Page, Failure> {
                 looks = LOOKS;
                 return Ok(events);
             }
-            Err(ClientError::Absent(_)) if looks == 0 => return Err(no_server(&out.stores)),
+            Err(ClientError::Absent(_)) if looks == 0 => return Err(no_server(&out.stores).await),
             Err(ClientError::Absent(_) | ClientError::Broken(_)) if looks > 0 => looks -= 1,
             Err(error) => return Err(unanswered(&error)),
         }
@@ -146,7 +146,7 @@ async fn of_store(out: &Out) -> Result<Page, Failure> {
         }
         match looks {
             _ if is_served => looks = LOOKS,
-            0 => return Err(no_server(&out.stores)),
+            0 => return Err(no_server(&out.stores).await),
             _ => looks -= 1,
         }
         tokio::time::sleep(LOOK_AT_STORE).await;

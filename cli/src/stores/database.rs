@@ -164,10 +164,13 @@ impl Database {
 fn failure(error: &ConnectError) -> Failure {
     let exit = match error {
         ConnectError::Url { .. } => Exit::Usage,
-        ConnectError::Unreachable { .. } | ConnectError::Server { .. } | ConnectError::ReadOnly { .. } => {
-            Exit::Unavailable
+        ConnectError::Unreachable { .. }
+        | ConnectError::Starting { .. }
+        | ConnectError::Server { .. }
+        | ConnectError::ReadOnly { .. } => Exit::Unavailable,
+        ConnectError::Login { .. } | ConnectError::MissingRight { .. } | ConnectError::MayNotMigrate { .. } => {
+            Exit::Denied
         }
-        ConnectError::Login { .. } | ConnectError::MissingRight { .. } => Exit::Denied,
         // Others are to be repaired by a person.
         _ => Exit::Failed,
     };

@@ -12,7 +12,7 @@ use callboard::messages::{
     ApprovalId, BoardEntry, Decision, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible,
 };
 use callboard::runtime::{BuildError, ConversationsHandle};
-use callboard::storage::{Journal, Storage, StorageError};
+use callboard::storage::{Journal, Key, Storage, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError, Run};
 use callboard_postgres::Postgres;
 use callboard_shared_store::SharedStore;
@@ -172,6 +172,11 @@ impl Store {
     /// The same, with the runs that those have left.
     pub(crate) async fn boards_with_left(&self) -> Result<Vec<BoardEntry>, Failure> {
         self.journal.boards_with_left().await.map_err(Failure::of)
+    }
+
+    /// The notes about runs and the letters of boards that cannot be read, each with the reason.
+    pub(crate) async fn unreadable_notes(&self) -> Result<Vec<(Key, String)>, Failure> {
+        self.journal.unreadable_notes().await.map_err(Failure::of)
     }
 
     /// The board of another process that works on a run, if one does.

@@ -64,7 +64,7 @@ pub(crate) fn until<T>(mut asked: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The boards that are listed, each with its agents that are not built in, and whether it is gone.
-fn boards(project: &Project, store: &str) -> Vec<(String, bool, bool)> {
+pub(crate) fn boards(project: &Project, store: &str) -> Vec<(String, bool, bool)> {
     let listed = on(project, store, &["boards", "--json"]);
     let listed: Vec<Value> = done(&listed).parsed();
     let has_coder = |board: &Value| board["agents"].as_array().unwrap().iter().any(|agent| agent == "coder");
@@ -343,30 +343,26 @@ fn a_database_of_another_project_is_refused_with_what_to_do_and_left_as_it_is() 
 }
 
 #[test]
-fn boards_of_other_builds_are_shown_with_what_to_do() {
-    let store = database("builds", "postgres");
-    let a = project("coder", "end(turn, 'done')\n");
+fn the_first_line_of_a_server_counts_what_the_runs_of_all_boards_wait_for() {
+    let store = database("counted", "postgres");
+    let (a, b) = (project("clerk", PUBLISHES), project("coder", "end(turn, 'done')\n"));
     done(&on(&a, &store, &["store", "migrate"]));
-    let about = json!({ "id": "other", "build": "9.1.0", "letters": 2, "agents": [{ "name": "painter" }] }).to_string();
-    let begin = async {
-        let client = connect(&store).await;
-        let statement = "SELECT callboard.begin_session($1, $2, 3600000, 'x', NULL)";
-        for (name, about) in [("newer", &*about), ("odd", "as nobody reads it")] {
-            client.query(statement, &[&name.as_bytes(), &about.as_bytes()]).await.unwrap();
-        }
-    };
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(begin);
     let first = serve(&a, &store, "a");
-    let named = "boards of these builds cannot read each other's letters, and ask each other nothing: newer (build 9.1.0, form 2), odd (of an \
-                 unknown build), a (build 0.1.0, form 1); have all run the newest build\n";
-    let shown = done(&on(&a, &store, &["boards"])).out.clone();
-    assert!(shown.ends_with(named), "{shown}");
-    let rows: Vec<Value> = on(&a, &store, &["boards", "--json"]).parsed();
-    assert_eq!(rows.iter().map(|row| &row["letters"]).collect::<Vec<_>>(), [2, 0, 1]);
-    let refused = on(&a, &store, &["send", "painter", "work"]);
-    assert_eq!(refused.code, Some(3), "{}", refused.error);
-    let stopped = first.stop();
-    assert!(stopped.error.contains(named.trim_end()), "{}", stopped.error);
+    let run = sent(&a, &store, "clerk");
+    assert_eq!(on(&a, &store, &["wait", &run]).code, Some(5));
+    let second = serve(&b, &store, "b");
+    assert!(second.line.contains(" · 1 waiting for you · 0 failed"), "{}", second.line);
+    // Commands of the server, where none runs.
+    let c = Project::new();
+    let [named, other] =
+        [("a", &first), ("b", &second)].map(|(name, board)| format!("{name} (http://{})", board.address()));
+    for command in [&["tree"][..], &["schedule", "list"], &["inbox"]] {
+        let printed = on(&c, &store, command);
+        let is_named = printed.error.contains(&named) && printed.error.contains(&other);
+        assert!(is_named && !printed.error.contains("for the store"), "{command:?}: {}", printed.error);
+    }
+    second.stop();
+    first.stop();
 }
 
 #[test]

@@ -9,11 +9,13 @@ mod database;
 mod disks;
 mod facts;
 mod fork;
+mod frozen;
 #[cfg(target_os = "linux")]
 mod holders;
 mod inspect;
 #[path = "../../../crates/callboard-postgres/tests/support/mod.rs"]
 mod postgres;
 mod project;
+mod rows;
 #[path = "../support/mod.rs"]
 mod support;

@@ -36,8 +36,8 @@ impl PostgresConfig {
     /// Unix socket's folder is the parameter `host`.
     ///
     /// - TLS: the server's certificate has to be valid and of its name (`sslmode=verify-full`, also if unset), by the system's root
-    ///   certificates or those in the file `sslrootcert`. `sslmode=disable` is taken for loopback addresses only. Unix sockets have no
-    ///   TLS. Every other mode is refused.
+    ///   certificates or those in the file `sslrootcert`. `sslmode=disable` is taken for loopback addresses, and for Unix sockets, which
+    ///   have no TLS, also if it is unset. Every other mode is refused.
     /// - Password: of the URL, or of the file `passfile`, else of `$PGPASSFILE` or `~/.pgpass`. Only their owner may have access to
     ///   these files.
     /// - Also `application_name`, `connect_timeout`, `tcp_user_timeout`, `keepalives…`, `hostaddr`, `options`, `target_session_attrs` and

@@ -9,7 +9,7 @@ pub enum ConnectError {
     /// The URL cannot be read, or asks for what this package does not do.
     #[error("the URL of the database: {detail}")]
     Url {
-        /// What is wrong with it. It repeats nothing of the URL.
+        /// What is wrong with it. It repeats nothing of the URL but the name of a parameter.
         detail: String,
     },
     /// The file of passwords or of root certificates cannot be used.
@@ -95,6 +95,24 @@ pub enum ConnectError {
         object: String,
         /// The statement that gives the right.
         grant: String,
+    },
+    /// The user may not make the schema or a role, or bring the schema up to date. Nothing was changed.
+    #[error("the user {user} may not migrate: {detail}; {remedy}")]
+    MayNotMigrate {
+        /// The user of the connection.
+        user: String,
+        /// What the server says, with its code.
+        detail: String,
+        /// Which right is missing, or which role to connect as.
+        remedy: String,
+    },
+    /// The server starts, or is being stopped, and did not take connections in time.
+    #[error("the server at {address} takes no connections now: {detail}; try again in a moment")]
+    Starting {
+        /// The hosts and ports.
+        address: String,
+        /// What the server says, with its code.
+        detail: String,
     },
     /// Another error of the server, or of the connection.
     #[error("the database at {address}: {detail}")]

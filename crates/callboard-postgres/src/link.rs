@@ -148,6 +148,29 @@ async fn keep(config: Arc<PostgresConfig>, tls: Tls, state: watch::Sender<State>
     }
 }
 
+/// As [`dial`], and waits for a server that starts or is being stopped, up to the patience.
+pub(crate) async fn dial_when_ready(
+    config: &PostgresConfig,
+    tls: &Tls,
+) -> Result<(Client, impl Future<Output = ()> + Send + use<>), ConnectError> {
+    let starting = match dial(config, tls, nothing()).await {
+        Err(error @ ConnectError::Starting { .. }) => error,
+        dialled => return dialled,
+    };
+    let mut waits = delays();
+    let dialling = async {
+        loop {
+            tokio::time::sleep(waits.next().unwrap_or(DELAYS.1)).await;
+            match dial(config, tls, nothing()).await {
+                // Between its end and its start nothing listens.
+                Err(ConnectError::Starting { .. } | ConnectError::Unreachable { .. }) => {}
+                dialled => return dialled,
+            }
+        }
+    };
+    tokio::time::timeout(config.patience, dialling).await.unwrap_or(Err(starting))
+}
+
 /// Connects once; the second part carries the connection, and ends with it.
 pub(crate) async fn dial(
     config: &PostgresConfig,
@@ -195,6 +218,8 @@ fn refused(config: &PostgresConfig, error: &Error) -> ConnectError {
         ConnectError::Login { address, user, detail: server.message().to_owned() }
     } else if *code == SqlState::INVALID_CATALOG_NAME {
         ConnectError::NoDatabase { address, database: config.database().to_owned() }
+    } else if *code == SqlState::CANNOT_CONNECT_NOW {
+        ConnectError::Starting { address, detail: shown(error) }
     } else {
         ConnectError::Server { address, detail: shown(error) }
     }

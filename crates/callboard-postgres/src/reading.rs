@@ -19,6 +19,7 @@ pub(crate) struct Statements {
     pub(crate) read_many: String,
     pub(crate) begin_session: String,
     pub(crate) renew_session: String,
+    pub(crate) session_is_of_timeline: String,
     pub(crate) end_session: String,
     pub(crate) sessions: String,
     pub(crate) forget_session: String,
@@ -63,6 +64,9 @@ impl Statements {
             renew_session: make(
                 "UPDATE callboard.sessions SET about = $2, until = callboard.millis($3) + lease \
                  WHERE id = $1 AND until IS NOT NULL AND timeline = callboard.timeline() RETURNING id",
+            ),
+            session_is_of_timeline: make(
+                "SELECT timeline = callboard.timeline() FROM callboard.sessions WHERE id = $1",
             ),
             end_session: make("SELECT callboard.end_session($1, $2, $3)"),
             sessions: make(

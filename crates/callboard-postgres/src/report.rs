@@ -3,7 +3,7 @@
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
-use crate::link::{dial, nothing};
+use crate::link::dial_when_ready;
 use crate::schema::{check_usable, server_error, version};
 use crate::tls::Security;
 use crate::{ConnectError, PostgresConfig};
@@ -47,7 +47,7 @@ pub struct TableSize {
 /// # Errors
 /// If the database cannot be asked. That it has no schema, for example, is a problem of the report.
 pub async fn check(config: &PostgresConfig) -> Result<Report, ConnectError> {
-    let (client, connection) = dial(config, &config.tls()?, nothing()).await?;
+    let (client, connection) = dial_when_ready(config, &config.tls()?).await?;
     tokio::select! {
         report = report(config, &client) => report,
         () = connection => Err(ConnectError::Server { address: config.address(), detail: "the connection broke".to_owned() }),

@@ -1,9 +1,10 @@
 //! The schema: made or brought up to date by [`migrate`], checked by whoever connects.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
-use crate::link::{dial, nothing, shown};
+use crate::link::{dial_when_ready, shown};
 use crate::{ConnectError, PostgresConfig};
 
 /// The version of the schema that this package reads and writes.
@@ -57,7 +58,7 @@ pub struct Migrated {
 /// # Errors
 /// As [`Postgres::connect`](crate::Postgres::connect), for a newer schema [`ConnectError::SchemaVersion`].
 pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<Migrated, ConnectError> {
-    let (client, connection) = dial(config, &config.tls()?, nothing()).await?;
+    let (client, connection) = dial_when_ready(config, &config.tls()?).await?;
     let migrating = async {
         client.batch_execute("BEGIN").await.map_err(|error| server_error(config, &error))?;
         client
@@ -66,6 +67,7 @@ pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<M
             .map_err(|error| server_error(config, &error))?;
         check_writable(config, &client).await?;
         let before = version(config, &client).await?;
+        let owner = owner(config, &client).await?;
         let tables = match before {
             None => format!("CREATE SCHEMA IF NOT EXISTS \"{}\";\n{TABLES}", config.schema),
             Some(1..=VERSION) => String::new(),
@@ -76,14 +78,18 @@ pub async fn migrate(config: &PostgresConfig, migration: &Migration) -> Result<M
             "DELETE FROM callboard.schema_version; INSERT INTO callboard.schema_version VALUES ({VERSION});
             INSERT INTO callboard.server (timeline) VALUES (callboard.timeline()) ON CONFLICT DO NOTHING;"
         );
-        let mut statements = config.in_schema(&format!("{tables}\n{steps}\n{FUNCTIONS}\n{set}"));
+        let statements = config.in_schema(&format!("{tables}\n{steps}\n{FUNCTIONS}\n{set}"));
+        let made = client.batch_execute(&statements).await;
+        made.map_err(|error| not_migrated(config, &error, || remedy_for_schema(config, &owner)))?;
         for (role, rights) in [(&migration.runtime, RUNTIME), (&migration.reader, READER)] {
             if let Some(role) = role {
-                statements.push_str(&grants(config, role, rights));
+                let created = client.batch_execute(&creation(role)).await;
+                created.map_err(|error| not_migrated(config, &error, || remedy_for_role(config, role)))?;
+                let granted = client.batch_execute(&grants(config, role, rights)).await;
+                granted.map_err(|error| server_error(config, &error))?;
             }
         }
-        statements.push_str("COMMIT");
-        client.batch_execute(&statements).await.map_err(|error| server_error(config, &error))?;
+        client.batch_execute("COMMIT").await.map_err(|error| server_error(config, &error))?;
         Ok(Migrated { before, version: VERSION })
     };
     tokio::select! {
@@ -103,14 +109,76 @@ const READER: &str = "
     GRANT SELECT ON ALL TABLES IN SCHEMA $schema TO $role;
     GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA $schema TO $role;\n";
 
-fn grants(config: &PostgresConfig, role: &str, rights: &str) -> String {
-    let quoted = format!("\"{}\"", role.replace('"', "\"\""));
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Creates a role, unless it exists.
+fn creation(role: &str) -> String {
     let literal = format!("'{}'", role.replace('\'', "''"));
-    let create = format!(
+    let quoted = quoted(role);
+    format!(
         "DO $create$ BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = {literal}) THEN \
          CREATE ROLE {quoted} LOGIN; END IF; END $create$;"
-    );
-    create + &rights.replace("$schema", &format!("\"{}\"", config.schema)).replace("$role", &quoted)
+    )
+}
+
+fn grants(config: &PostgresConfig, role: &str, rights: &str) -> String {
+    rights.replace("$schema", &quoted(&config.schema)).replace("$role", &quoted(role))
+}
+
+/// The owner of the first part of the schema, or of a database without it, that is not the user's; `None` if all is.
+async fn owner(config: &PostgresConfig, client: &Client) -> Result<Option<Owner>, ConnectError> {
+    let sql = "
+        WITH schema AS (SELECT oid, nspowner FROM pg_catalog.pg_namespace WHERE nspname = $1),
+        owners AS (
+            SELECT 1 AS place, nspowner AS owner, true AS is_of_schema FROM schema
+            UNION ALL SELECT 2, relowner, true FROM pg_catalog.pg_class WHERE relnamespace IN (SELECT oid FROM schema)
+            UNION ALL SELECT 3, proowner, true FROM pg_catalog.pg_proc WHERE pronamespace IN (SELECT oid FROM schema)
+            UNION ALL SELECT 4, datdba, false FROM pg_catalog.pg_database
+                WHERE datname = current_database() AND NOT EXISTS (SELECT FROM schema))
+        SELECT pg_get_userbyid(owner)::text, is_of_schema FROM owners WHERE NOT pg_has_role(owner, 'USAGE') ORDER BY place LIMIT 1";
+    let row = client.query_typed_opt(sql, &[(&config.schema, Type::NAME)]).await;
+    let row = row.map_err(|error| server_error(config, &error))?;
+    Ok(row.map(|row| Owner { name: row.get(0), is_of_schema: row.get(1) }))
+}
+
+struct Owner {
+    name: String,
+    is_of_schema: bool,
+}
+
+/// Why a migration has failed. Without a right, what is to be done.
+fn not_migrated(config: &PostgresConfig, error: &Error, remedy: impl FnOnce() -> String) -> ConnectError {
+    match error.code() {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            ConnectError::MayNotMigrate { user: config.user().to_owned(), detail: shown(error), remedy: remedy() }
+        }
+        Some(_) | None => server_error(config, error),
+    }
+}
+
+fn remedy_for_schema(config: &PostgresConfig, owner: &Option<Owner>) -> String {
+    match owner {
+        Some(Owner { name, is_of_schema: true }) => {
+            format!("connect as {name}, which owns the schema {} or a part of it", config.schema)
+        }
+        Some(Owner { name, is_of_schema: false }) => {
+            let [database, user] = [config.database(), config.user()].map(quoted);
+            format!(
+                "connect as {name}, which owns the database, or as that one: GRANT CREATE ON DATABASE {database} TO {user}"
+            )
+        }
+        None => "connect as the role that owns the database".to_owned(),
+    }
+}
+
+fn remedy_for_role(config: &PostgresConfig, role: &str) -> String {
+    let [user, role] = [config.user(), role].map(quoted);
+    format!(
+        "it may not create roles: as a role that may, either CREATE ROLE {role} LOGIN, after which this migration only gives it its rights, or \
+         ALTER ROLE {user} CREATEROLE"
+    )
 }
 
 /// What a store needs of a database: the schema in this version, a server that takes writes, and the rights.

@@ -250,7 +250,15 @@ impl Storage for Postgres {
                 let (session, about) = (to_server(id.0), &*about);
                 let parameters = [(&session as _, Type::INT8), (&about as _, Type::BYTEA), (&moment as _, Type::INT8)];
                 let rows = readers.about_sessions(|statements| &statements.renew_session, &parameters).await?;
-                if rows.is_empty() { Err(id.has_ended()) } else { Ok(()) }
+                if !rows.is_empty() {
+                    return Ok(());
+                }
+                let parameters = [(&session as _, Type::INT8)];
+                let rows = readers.about_sessions(|statements| &statements.session_is_of_timeline, &parameters).await?;
+                match rows.first().map(|row| row.get(0)) {
+                    Some(false) => Err(StorageError::Stopped { detail: other_timeline(id) }),
+                    Some(true) | None => Err(id.has_ended()),
+                }
             })
         })
     }
@@ -295,6 +303,14 @@ impl Storage for Postgres {
             })
         })
     }
+}
+
+/// Why a session has ended that was begun in another timeline of the server.
+fn other_timeline(id: SessionId) -> String {
+    format!(
+        "the session {} has ended: the timeline of the server has changed, as after a failover or when a backup is restored",
+        id.0
+    )
 }
 
 fn only(rows: &[Row]) -> Result<&Row, StorageError> {

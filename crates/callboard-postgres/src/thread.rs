@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::feed::{Feed, KEPT};
 use crate::lane::{Lane, Message};
-use crate::link::{Link, dial, nothing, shown};
+use crate::link::{Link, dial_when_ready, shown};
 use crate::notices::Notices;
 use crate::readers::Readers;
 use crate::reading::Statements;
@@ -81,7 +81,7 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
 /// Checks that the database can be used, before the connections that are opened again and again.
 async fn usable(config: &PostgresConfig) -> Result<Tls, ConnectError> {
     let tls = config.tls()?;
-    let (client, connection) = dial(config, &tls, nothing()).await?;
+    let (client, connection) = dial_when_ready(config, &tls).await?;
     tokio::select! {
         usable = check_usable(config, &client) => usable?,
         () = connection => {

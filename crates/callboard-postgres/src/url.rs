@@ -19,7 +19,8 @@ pub(crate) struct Parsed {
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// No error repeats a part of the URL: with a character that was to be written as `%XX`, any part may be of the password.
+/// No error repeats a part of the URL, but for the name of a parameter: with a character that was to be written as `%XX`, any part before an
+/// `@` may be of the password.
 fn refuse<T>(detail: &str) -> Result<T, ConnectError> {
     Err(ConnectError::Url { detail: detail.to_owned() })
 }
@@ -47,6 +48,9 @@ pub(crate) fn parse(url: &str) -> Result<Parsed, ConnectError> {
     let others = others.finish().replace('+', "%20");
     let parsed = if others.is_empty() { base.parse() } else { format!("{base}?{others}").parse() };
     let Ok(mut server) = parsed.map(|server: tokio_postgres::Config| server) else {
+        if let Some(detail) = unreadable_parameter(query) {
+            return refuse(&detail);
+        }
         return refuse(
             "it cannot be read; it has the form postgres://user:password@host:port/database?parameter=value, with special \
              characters, above all of the password, written as %XX",
@@ -76,6 +80,29 @@ pub(crate) fn parse(url: &str) -> Result<Parsed, ConnectError> {
     Ok(Parsed { server, security, password_file })
 }
 
+/// Which parameter cannot be read, if it is one of them and no part of what follows the `?` may be of the password.
+fn unreadable_parameter(query: &str) -> Option<String> {
+    if query.contains('@') {
+        return None;
+    }
+    let is_word = |name: &str| {
+        name.len() <= 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let pair = form_urlencoded::Serializer::new(String::new()).append_pair(&name, &value).finish();
+        let alone = format!("postgres://u@/d?{}", pair.replace('+', "%20"));
+        let Err(error) = alone.parse::<tokio_postgres::Config>() else { continue };
+        let name = if is_word(&name) { format!("the parameter {name}") } else { "a parameter".to_owned() };
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        return Some(if cause.starts_with("unknown option") {
+            format!("{name} is not known; docs/postgres.md lists those that are")
+        } else {
+            format!("the value of {name} cannot be read")
+        });
+    }
+    None
+}
+
 fn security(
     server: &tokio_postgres::Config,
     mode: Option<&str>,
@@ -86,11 +113,18 @@ fn security(
         return refuse("it names sockets and hosts; name either");
     }
     match mode {
-        _ if sockets > 0 => Ok(Security::Plain),
+        None | Some("disable") if sockets > 0 => Ok(Security::Plain),
+        Some("verify-full") if sockets > 0 => {
+            refuse("sslmode=verify-full is for hosts: a Unix socket has no TLS, leave it out")
+        }
         None | Some("verify-full") => Ok(Security::Verified { roots }),
         Some("disable") if is_loopback(server) => Ok(Security::Plain),
-        Some("disable") => refuse("sslmode=disable is for loopback addresses only (localhost, 127.0.0.1, [::1])"),
-        Some(_) => refuse("sslmode has to be verify-full, which is the default, or, for loopback addresses, disable"),
+        Some("disable") => {
+            refuse("sslmode=disable is for Unix sockets and loopback addresses only (localhost, 127.0.0.1, [::1])")
+        }
+        Some(_) => refuse(
+            "sslmode has to be verify-full, which is the default for hosts, or, for Unix sockets and loopback addresses, disable",
+        ),
     }
 }
 
@@ -127,9 +161,17 @@ mod tests {
         for local in ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"] {
             assert_eq!(security_of(&format!("postgres://u@{local}/x?sslmode=disable")), Security::Plain);
         }
-        assert_eq!(security_of("postgres://u@/x?host=/run/postgresql"), Security::Plain);
+        for mode in ["", "&sslmode=disable"] {
+            assert_eq!(security_of(&format!("postgres://u@/x?host=/run/postgresql{mode}")), Security::Plain);
+        }
+        assert!(
+            refused("postgres://u@/x?host=/run/postgresql&sslmode=verify-full").contains("a Unix socket has no TLS")
+        );
         for weak in ["allow", "prefer", "require", "verify-ca", "DISABLE", ""] {
-            assert!(refused(&format!("postgres://u@db/x?sslmode={weak}")).contains("sslmode has to be verify-full"));
+            for at in ["db/x?", "/x?host=/run/postgresql&"] {
+                let error = refused(&format!("postgres://u@{at}sslmode={weak}"));
+                assert!(error.contains("sslmode has to be verify-full"), "{at} {weak}: {error}");
+            }
         }
         assert!(refused("postgres://u@db/x?sslmode=disable").contains("loopback addresses only"));
         assert!(refused("postgres://u@localhost,db/x?sslmode=disable").contains("loopback addresses only"));
@@ -145,7 +187,11 @@ mod tests {
             "postgres://u:canary@db:port/x",
             "postgres://u:pass?canary@db/x",
             "postgres://u:p@canary@db:99999/x",
-            "postgres://u:x@db/x?canary=1",
+            "postgres://u:a?b=canary@db/x?canary=1",
+            "postgres://u:x?canary=1@db/x",
+            "postgres://u:x@db/x?CANARY%40canary=1",
+            "postgres://u:x@db/x?connect_timeout=canary",
+            "postgres://u:x@db/x?pass=canary",
             "postgres://u:x@db/x?sslmode=canary",
             "postgres://:canary@db/x",
             "mysql://u:canary@db/x",
@@ -155,6 +201,20 @@ mod tests {
             assert!(!error.is_empty(), "{url} is taken");
             assert!(!error.contains("canary"), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn a_parameter_that_cannot_be_read_is_named() {
+        let unknown = refused("postgres://u:p%40@db/x?application_name=a&sslmod=disable");
+        assert!(unknown.contains("the parameter sslmod is not known"), "{unknown}");
+        for (name, value) in [("connect_timeout", "soon"), ("target_session_attrs", "all"), ("port", "x")] {
+            let error = refused(&format!("postgres://u@db/x?{name}={value}"));
+            assert!(error.contains(&format!("the value of the parameter {name} cannot be read")), "{error}");
+        }
+        assert!(
+            refused("postgres://u:p@db:port/x?connect_timeout=1").contains("written as %XX"),
+            "no parameter is wrong"
+        );
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::process::Command;
 use callboard::storage::{Append, Key, Put, Storage, StorageError};
 use callboard_postgres::{ConnectError, Migration, Postgres, PostgresConfig, check, migrate};
 use support::Server;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
 
 mod support;
 
@@ -181,6 +183,69 @@ async fn nothing_shows_a_password() {
     client.batch_execute("DROP SCHEMA callboard CASCADE").await.unwrap();
     let failed = store.put_if_revision(Put::new(Key::new(["a"]), [][..].into())).await.unwrap_err();
     assert!(!failed.to_string().contains("canary"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_migration_without_a_right_names_it_and_changes_nothing() {
+    let client = Server::of_this_process().client().await;
+    client.batch_execute("CREATE ROLE plain LOGIN; CREATE ROLE boards LOGIN").await.unwrap();
+    let as_role = |role: &str| config(role, "postgres", "").schema("of_plain").unwrap();
+    let refused = async |role: &str, migration: Migration| {
+        let error = migrate(&as_role(role), &migration).await.unwrap_err();
+        assert!(matches!(&error, ConnectError::MayNotMigrate { user, .. } if user == role), "{error}");
+        error.to_string()
+    };
+    let no_schema = refused("plain", Migration::default()).await;
+    for wanted in
+        ["42501", "connect as postgres, which owns the database", "GRANT CREATE ON DATABASE \"postgres\" TO \"plain\""]
+    {
+        assert!(no_schema.contains(wanted), "{no_schema}");
+    }
+    client.batch_execute("GRANT CREATE ON DATABASE postgres TO plain").await.unwrap();
+    let no_role = refused("plain", Migration::default().runtime_role("new")).await;
+    for wanted in ["permission denied to create role", "CREATE ROLE \"new\" LOGIN", "ALTER ROLE \"plain\" CREATEROLE"] {
+        assert!(no_role.contains(wanted), "{no_role}");
+    }
+    assert_eq!(check(&as_role("plain")).await.unwrap().schema_version, None, "the schema was taken back as well");
+    migrate(&as_role("plain"), &Migration::default().runtime_role("boards")).await.unwrap();
+    let not_owner = refused("boards", Migration::default()).await;
+    assert!(not_owner.contains("connect as plain, which owns the schema of_plain"), "{not_owner}");
+    Postgres::connect_with(as_role("boards")).await.unwrap();
+}
+
+/// A server in this folder that starts while so many connections are made, and is then the one of this process.
+fn starting(folder: &Path, mut refusals: u32) {
+    const STARTING: &[u8] = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
+    let socket = |folder: &Path| folder.join(".s.PGSQL.5432");
+    let (listener, server) = (UnixListener::bind(socket(folder)).unwrap(), socket(&Server::of_this_process().folder));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            if refusals > 0 {
+                refusals -= 1;
+                let length = client.read_u32().await.unwrap() as usize;
+                client.read_exact(&mut vec![0; length - 4]).await.unwrap();
+                client.write_u8(b'E').await.unwrap();
+                client.write_u32(STARTING.len() as u32 + 4).await.unwrap();
+                client.write_all(STARTING).await.unwrap();
+                continue;
+            }
+            let mut server = UnixStream::connect(&server).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_server_that_starts_is_waited_for() {
+    let schema = Server::of_this_process().fresh_schema().await;
+    let folder = tempfile::tempdir().unwrap();
+    starting(folder.path(), 4);
+    let config = support::config_at(folder.path(), &schema);
+    let hasty = refused(config.clone().patience(std::time::Duration::ZERO)).await;
+    assert!(matches!(&hasty, ConnectError::Starting { detail, .. } if detail.contains("57P03")), "{hasty}");
+    assert!(hasty.to_string().contains("try again in a moment"), "{hasty}");
+    let store = Postgres::connect_with(config).await.unwrap();
+    assert_eq!(store.append(Append::new(Key::new(["a"]), 0, [][..].into())).await, Ok(1));
 }
 
 /// A key, and a certificate for `localhost` that it has signed, in PEM.

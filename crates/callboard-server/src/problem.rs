@@ -137,7 +137,14 @@ impl Problem {
     /// A failure of the store. The cause is logged, since it may name files of the machine.
     pub(crate) fn of_store(error: &StorageError) -> Self {
         tracing::error!(%error, "a request failed in the store");
-        Self::new(ProblemCode::Unavailable, "the store cannot be read or written; the log of the server has the cause")
+        let detail = match error {
+            StorageError::Stopped { .. } => {
+                "the board's lease on its store has ended, or the store has stopped, and the board ends: ask again once another board has its \
+                 runs, or it was started again; the log of the server has the cause"
+            }
+            _ => "the store cannot be read or written; the log of the server has the cause",
+        };
+        Self::new(ProblemCode::Unavailable, detail)
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Journal, PAGE};
 
 /// Notes below this key name the time of a submission counted down, and a run. A value under the key itself shows that the list
 /// is complete.
-const LISTED: &str = "listed";
+pub(super) const LISTED: &str = "listed";
 
 /// The place of an ended run in the list, and what the list shows of it.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ fn place_of(key: &Key) -> Option<(Timestamp, RunId)> {
     Some((Timestamp::from_millis(u64::MAX - counted_down), segments.get(2)?.parse().ok()?))
 }
 
-fn ended_run(key: &Key, value: &[u8]) -> Option<EndedRun> {
+pub(super) fn ended_run(key: &Key, value: &[u8]) -> Option<EndedRun> {
     let (submitted_at, run) = place_of(key)?;
     let (outcome, agent) = std::str::from_utf8(value).ok()?.split_once('\n')?;
     Some(EndedRun { run, submitted_at, agent: AgentName::new(agent).ok()?, outcome: outcome.into() })

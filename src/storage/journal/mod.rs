@@ -1,5 +1,6 @@
 //! The journal: a run's events as records of one stream.
 
+mod checking;
 mod failures;
 mod forgetting;
 mod inboxes;

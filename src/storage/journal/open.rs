@@ -110,6 +110,15 @@ impl OpenNote {
         Arc::from(format!("{owner}\n{more}").into_bytes())
     }
 
+    /// Whether a board of this build, or of another one, has written this as a note.
+    pub(super) fn is_readable(value: &[u8]) -> bool {
+        match std::str::from_utf8(value).map(|text| text.split_once('\n')) {
+            Ok(Some((_, more))) => serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(more).is_ok(),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
     fn of_bytes(value: &[u8]) -> Self {
         let text = String::from_utf8_lossy(value);
         let Some((owner, more)) = text.split_once('\n') else {

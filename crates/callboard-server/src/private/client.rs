@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use callboard_private::{Folder, FolderError, is_of_this_user, path_of};
 use futures::{Stream, StreamExt as _};
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -34,6 +34,10 @@ pub enum ClientError {
     /// A process of another user listens on the socket.
     #[error("a process of another user listens on {}", .0.display())]
     Foreign(PathBuf),
+    /// The process that listens has not answered in time that its board works ([`Client::hello_within`]), as one that is suspended, or its board
+    /// has ended: the request was not sent.
+    #[error("the process that listens on {} does not answer: it may be suspended, or about to end", .0.display())]
+    Silent(PathBuf),
     /// The request or its answer was not carried over: it is not known whether it was carried out.
     #[error("the server has not answered: {0}")]
     Broken(String),
@@ -54,13 +58,26 @@ pub enum ClientError {
 pub struct Client {
     folder: PathBuf,
     path: PathBuf,
+    hello: Option<Duration>,
 }
 
 impl Client {
     /// Creates a client of the socket `name` in a folder, as [`listen`](super::listen) makes it.
     #[must_use]
     pub fn new(folder: &Path, name: &str) -> Self {
-        Self { folder: folder.to_owned(), path: path_of(folder, name).unwrap_or_else(|| folder.to_owned()) }
+        Self {
+            folder: folder.to_owned(),
+            path: path_of(folder, name).unwrap_or_else(|| folder.to_owned()),
+            hello: None,
+        }
+    }
+
+    /// Asks the server on each connection whether its board works, and sends the request only if it answers that within this time; else the
+    /// request fails with [`ClientError::Silent`]. By default a request is sent at once, and a process that is suspended carries it out
+    /// when it continues.
+    #[must_use]
+    pub fn hello_within(self, limit: Duration) -> Self {
+        Self { hello: Some(limit), ..self }
     }
 
     /// Sends a request, such as `POST /v1/delegations`, and returns the status and the JSON of its answer, `null` if it has none.
@@ -138,10 +155,7 @@ impl Client {
         };
         let request = request.body(body).map_err(|error| broken(&error))?;
         let answered = async {
-            let io = TokioIo::new(self.connect().await?);
-            let (mut sender, connection) = http1::handshake(io).await.map_err(|error| broken(&error))?;
-            // It ends with its last response, or when that is dropped.
-            tokio::spawn(connection);
+            let mut sender = self.open().await?;
             sender.send_request(request).await.map_err(|error| broken(&error))
         };
         match timeout(MAX_TIME, answered).await {
@@ -150,10 +164,30 @@ impl Client {
         }
     }
 
+    /// Opens a connection for a request, on which the server has answered the first question, if it has to.
+    async fn open(&self) -> Result<SendRequest<Body>, ClientError> {
+        let open = async {
+            let io = TokioIo::new(self.connect().await?);
+            let (sender, connection) = http1::handshake(io).await.map_err(|error| broken(&error))?;
+            // It ends with its last response, or when that is dropped.
+            tokio::spawn(connection);
+            Ok(sender)
+        };
+        let Some(limit) = self.hello else { return open.await };
+        let silent = || ClientError::Silent(self.path.clone());
+        let greeted = async {
+            let mut sender = open.await?;
+            greet(&mut sender).await.map_err(|_| silent())?;
+            Ok(sender)
+        };
+        timeout(limit, greeted).await.unwrap_or_else(|_| Err(silent()))
+    }
+
     /// Connects to the socket, whatever is spoken on it.
     ///
     /// # Errors
-    /// [`ClientError::Absent`], [`ClientError::Folder`] and [`ClientError::Foreign`].
+    /// [`ClientError::Absent`], [`ClientError::Folder`] and [`ClientError::Foreign`]; [`ClientError::Silent`] if too many connections wait
+    /// already.
     pub async fn connect(&self) -> Result<UnixStream, ClientError> {
         let absent = || ClientError::Absent(self.path.clone());
         match Folder::open(&self.folder) {
@@ -166,10 +200,24 @@ impl Client {
             Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind()) => {
                 return Err(absent());
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(ClientError::Silent(self.path.clone()));
+            }
             Err(error) => return Err(FolderError::io(&self.path, error).into()),
         };
         if is_of_this_user(&stream) { Ok(stream) } else { Err(ClientError::Foreign(self.path.clone())) }
     }
+}
+
+/// Has the server answer that its board works, and leaves the connection ready for a request.
+async fn greet(sender: &mut SendRequest<Body>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let hello = Request::builder().uri("/v1/health").header(HOST, "localhost").body(Body::empty())?;
+    let answer = sender.send_request(hello).await?;
+    if answer.status() != StatusCode::OK {
+        return Err("the board has ended".into());
+    }
+    to_bytes(Body::new(answer.into_body()), usize::MAX).await?;
+    Ok(sender.ready().await?)
 }
 
 fn broken(error: &dyn std::fmt::Display) -> ClientError {

@@ -95,6 +95,32 @@ async fn a_stream_ends_with_the_server() {
     assert_eq!(events.next().await.unwrap(), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_is_not_sent_to_a_process_that_does_not_answer() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("callboard");
+    let client = || Client::new(&folder, "a").hello_within(std::time::Duration::from_secs(2));
+    let task = json!({ "to": "echo", "body": "x" });
+    let listener = listen(&folder, "a").await.unwrap();
+    // It has the socket, and does nothing with it.
+    let silent = client().request("POST", "/v1/delegations", Some(&task)).await;
+    assert!(matches!(&silent, Err(ClientError::Silent(path)) if *path == folder.join("a")), "{silent:?}");
+    let silent = client().events("/v1/tree/events", None).await;
+    assert!(matches!(silent, Err(ClientError::Silent(_))));
+
+    let service = Service::start(listener).await;
+    let (status, created) = client().request("POST", "/v1/delegations", Some(&task)).await.unwrap();
+    assert_eq!(status, 202, "{created}");
+    let (_, listed) = client().request("GET", "/v1/delegations", None).await.unwrap();
+    assert_eq!(listed["delegations"].as_array().unwrap().len(), 1, "{listed}");
+    service.board.shutdown().await;
+    let ended = client().request("POST", "/v1/delegations", Some(&task)).await;
+    assert!(matches!(ended, Err(ClientError::Silent(_))), "{ended:?}");
+    service.end().await;
+    let absent = client().request("GET", "/v1/tree", None).await;
+    assert!(matches!(absent, Err(ClientError::Absent(_))), "{absent:?}");
+}
+
 /// The id of the user `nobody`.
 const OTHER: u32 = 65534;
 /// Has this binary, started as another user, do one side of a test there; its value is the folder.
