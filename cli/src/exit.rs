@@ -37,7 +37,7 @@ Exit codes, of every command:
     1  the run failed or was cancelled, two runs differ, or an error that is none of these
     2  the command line, or a file that it names or you wrote, is wrong or missing
     3  there is no such run, turn, node, conversation, agent, store, fact or document
-    4  denied: by a person, a policy, file permissions or the rights of a role in a database, or within the turn of an agent
+    4  denied: by a person, a policy, rights of files or of a database, or within an agent's turn
     5  the run, or a change that was shown, waits for a person
     6  try again later: a store is in use or has stopped, no server runs, or something is overloaded
   124  the time was over

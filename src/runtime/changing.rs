@@ -8,7 +8,7 @@ use crate::actors::boards::{Ask, Reply};
 use crate::messages::{check_reason, check_reference};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 
-use super::reach::TAKEN_OVER_WITHIN;
+use super::reach::{LOOK_EVERY, TAKEN_OVER_WITHIN};
 use super::run_handle::{RunError, RunHandle};
 use super::workflow_agents::TURN_STOPPED;
 
@@ -21,13 +21,21 @@ impl RunHandle {
     /// ended.
     pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
         check_reason(reason)?;
-        let ask = Ask::Cancel { run: self.id(), reason: reason.to_owned() };
-        // Where its board is gone, no heir is waited for: nothing has to be continued.
-        let changed =
-            self.change_open(|ack| RunMessage::Cancel { reason: reason.to_owned(), ack }, ask, Duration::ZERO);
-        match changed.await {
-            Err(RunError::NotHere(_)) => self.end_left(reason).await,
-            changed => changed,
+        let began_at = self.board.board.env.now().monotonic;
+        loop {
+            let ask = Ask::Cancel { run: self.id(), reason: reason.to_owned() };
+            let cancel = |ack| RunMessage::Cancel { reason: reason.to_owned(), ack };
+            // Where its board is gone, no heir is waited for: nothing has to be continued.
+            let cancelled = match self.change_open(cancel, ask, Duration::ZERO).await {
+                Err(RunError::NotHere(_)) => self.end_left(reason).await,
+                cancelled => cancelled,
+            };
+            // Another board has taken it over meanwhile, or its board is not found to be gone yet.
+            let is_between = matches!(cancelled, Err(RunError::NotHere(_)));
+            if !is_between || self.board.board.env.now().monotonic.saturating_sub(began_at) > TAKEN_OVER_WITHIN {
+                return cancelled;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 

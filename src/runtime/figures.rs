@@ -96,6 +96,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
             vec![
                 "24 h".to_owned(),
                 time(settings.timings.scan_every),
+                time(settings.retention.every),
                 format!("{} s", settings.timings.offline_after.as_secs()),
                 time(LISTED_WITHIN),
                 time(TAKEN_OVER_WITHIN),

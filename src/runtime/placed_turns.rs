@@ -16,9 +16,11 @@ use crate::storage::StorageError;
 
 use crate::supervision::runs::queue::WithRecord;
 use crate::supervision::runs::rules::budget::Share;
+use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::run::Run;
 
 use super::handle::{Board, Callboard, Lineage};
+use super::run_handle::{RunError, RunHandle};
 use super::workflow_agents::{Begun, command, not_begun};
 
 /// How long a turn at another board may take, if neither its run nor its delegation has a deadline.
@@ -164,7 +166,7 @@ impl Callboard {
         }
     }
 
-    /// Has a board accept the run, and waits for its end.
+    /// Has a board accept the run, and waits for its end, also while the store does not answer: an attempt that fails has its run cancelled.
     async fn ended_elsewhere(
         &self,
         agent: &AgentName,
@@ -175,43 +177,96 @@ impl Callboard {
         let board = &self.board;
         let mut without_board_since = None;
         loop {
-            if may_be_there && board.journal.has(run).await.map_err(Unended::storage)? {
-                return self.run(run).result().await.map_err(|error| Unended::Unknown(error.into()));
-            }
+            let ended = if may_be_there { self.ended_if_there(run).await? } else { None };
             may_be_there = true;
-            if board.check_is_here(agent).is_ok() {
-                // This board has the agent by now. The run is another one still, which a board that was asked may begin first.
-                let AskedFor { mut task, lineage: (chain, trace) } = asked_for;
-                let lineage = Box::new(Lineage { chain, trace, at_end: None });
-                return match self.try_accept(&mut task, Some(lineage)).await {
-                    Ok(run) => run.result().await.map_err(|error| Unended::Unknown(error.into())),
-                    Err(error) => Err(Unended::Refused(not_begun(error))),
-                };
-            }
-            let question =
-                asked.question.take().or_else(|| Some(board.boards.question(&board.boards.hosting(agent)?.info.id)));
-            let Some(question) = question else {
-                // As for an agent of this board that was stopped.
-                let now = board.env.now().monotonic;
-                if now.saturating_sub(*without_board_since.get_or_insert(now)) < board.settings.timings.offline_after {
-                    tokio::time::sleep(LOOK_EVERY).await;
-                    continue;
-                }
-                let why = "no board that lives hosts it".to_owned();
-                return Err(Unended::Refused(Refusal::Unavailable { agent: agent.clone(), why }.into()));
+            let ended = match ended {
+                None if board.check_is_here(agent).is_ok() => self.ended_here(&asked_for).await?,
+                None => match asked.question.take().or_else(|| self.question_for(agent)) {
+                    Some(question) => {
+                        without_board_since = None;
+                        let is_sent = std::mem::take(&mut asked.is_sent);
+                        ended_there(question, (!is_sent).then(|| asked_for.ask())).await?
+                    }
+                    None => {
+                        // As for an agent of this board that was stopped.
+                        let now = board.env.now().monotonic;
+                        let since = *without_board_since.get_or_insert(now);
+                        if now.saturating_sub(since) >= board.settings.timings.offline_after {
+                            let why = "no board that lives hosts it".to_owned();
+                            return Err(Unended::Refused(Refusal::Unavailable { agent: agent.clone(), why }.into()));
+                        }
+                        None
+                    }
+                },
+                ended => ended,
             };
-            without_board_since = None;
-            if !std::mem::take(&mut asked.is_sent) {
-                question.send(asked_for.ask()).await.map_err(Unended::storage)?;
-            }
-            match question.reply().await {
-                Ok(Reply::Ended(result)) => return Ok(*result),
-                Ok(Reply::Submitted(Err(error))) => return Err(Unended::Refused(not_begun(error))),
-                // It has ended before the run, which may be there.
-                Ok(_) | Err(Unreached::Gone | Unreached::Storage(_)) => tokio::time::sleep(LOOK_EVERY).await,
+            match ended {
+                Some(result) => return Ok(result),
+                None => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
     }
+
+    fn question_for(&self, agent: &AgentName) -> Option<Question> {
+        let boards = &self.board.boards;
+        Some(boards.question(&boards.hosting(agent)?.info.id))
+    }
+
+    /// Waits for the end of a run, if the store has it.
+    async fn ended_if_there(&self, run: RunId) -> Result<Option<RunResult>, Unended> {
+        match self.board.journal.has(run).await {
+            Ok(true) => ended(&self.run(run)).await,
+            Ok(false) => Ok(None),
+            Err(error) => or_later(error),
+        }
+    }
+
+    /// Has this board accept the run, which has the agent by now. It is another run still, which a board that was asked may begin first.
+    async fn ended_here(&self, asked_for: &AskedFor) -> Result<Option<RunResult>, Unended> {
+        let (mut task, (chain, trace)) = (asked_for.task.clone(), asked_for.lineage.clone());
+        match self.try_accept(&mut task, Some(Box::new(Lineage { chain, trace, at_end: None }))).await {
+            Ok(run) => ended(&run).await,
+            Err(error) => refused(error),
+        }
+    }
+}
+
+/// What a board replies that is asked to take the turn, after it is sent the letter, if that is not written already. `None` if the run may
+/// be there.
+async fn ended_there(question: Question, letter: Option<Ask>) -> Result<Option<RunResult>, Unended> {
+    if let Some(letter) = letter
+        && let Err(error) = question.send(letter).await
+    {
+        return or_later(error);
+    }
+    match question.reply().await {
+        Ok(Reply::Ended(result)) => Ok(Some(*result)),
+        Ok(Reply::Submitted(Err(error))) => refused(error),
+        // It has ended before the run.
+        Ok(_) | Err(Unreached::Gone | Unreached::Storage(_)) => Ok(None),
+    }
+}
+
+async fn ended(run: &RunHandle) -> Result<Option<RunResult>, Unended> {
+    match run.result().await {
+        Ok(result) => Ok(Some(result)),
+        Err(RunError::Storage(error)) => or_later(error),
+        Err(error) => Err(Unended::Unknown(error.into())),
+    }
+}
+
+/// A submission that was refused; `None` if the run may be there.
+fn refused(error: SubmitError) -> Result<Option<RunResult>, Unended> {
+    match error {
+        SubmitError::Storage(error) => or_later(error),
+        SubmitError::Unacknowledged(_) => Ok(None),
+        error => Err(Unended::Refused(not_begun(error))),
+    }
+}
+
+/// What a call of the store has failed with: it is tried again if that may help.
+fn or_later(error: StorageError) -> Result<Option<RunResult>, Unended> {
+    if error.is_transient() { Ok(None) } else { Err(Unended::Unknown(error.into())) }
 }
 
 /// The run of a turn that another board is to take.
@@ -244,12 +299,6 @@ enum Unended {
     Refused(TurnError),
     /// It may have.
     Unknown(TurnError),
-}
-
-impl Unended {
-    fn storage(error: StorageError) -> Self {
-        Self::Unknown(error.into())
-    }
 }
 
 /// The command of a turn, from the output with which it ended at the board that took it.

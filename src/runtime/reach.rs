@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
 use crate::actors::AgentSpec;
@@ -29,7 +30,7 @@ use super::settings::Unfinished;
 pub(super) const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
 
 /// How often a caller looks whether a run has been taken over.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How often those who wait for something that people are asked look at what other boards have.
 const LIST_EVERY: Duration = Duration::from_secs(1);
@@ -281,20 +282,21 @@ impl Callboard {
     }
 
     /// Asks all other boards at once: the answer of the one that has what waits. If one of them is gone meanwhile, or has left runs before
-    /// that no other has taken over, they are asked again until one has.
+    /// that no other has taken over, they are asked again until one has. Those that do not reply are not waited for once one has done it.
     async fn answered_by_any(&self, asked: ByPerson) -> AnswerElsewhere {
         let board = &self.board;
         let mut gone_at = None;
         loop {
             let others = board.boards.others();
-            let asks = others.iter().map(|other| board.boards.ask(&other.info.id, asked.clone().into()));
-            let (mut replies, mut failed, mut refused) = (join_all(asks).await, None, None);
+            let asks = others.iter().map(|other| board.boards.ask(&other.info.id, asked.clone().into()).boxed());
+            let mut asks: FuturesUnordered<_> = asks.collect();
             if gone_at.is_some() {
                 // This board may have taken it over.
-                replies.push(Ok(Reply::Answered(self.answered_here(asked.clone()).await)));
+                let here = self.answered_here(asked.clone());
+                asks.push(async { Ok(Reply::Answered(here.await)) }.boxed());
             }
-            let now = board.env.now().monotonic;
-            for replied in replies {
+            let (mut failed, mut refused) = (None, None);
+            while let Some(replied) = asks.next().await {
                 match replied {
                     Ok(Reply::Answered(Err(AnswerError::NotOpen(_)))) => {}
                     Ok(Reply::Answered(Err(AnswerError::Storage(error)))) | Err(Unreached::Storage(error)) => {
@@ -304,12 +306,13 @@ impl Callboard {
                     // The board that has it may have decided before this one looked.
                     Ok(Reply::Answered(Err(error))) => refused = Some(error),
                     Ok(reply) => failed = Some(unavailable(&reply)),
-                    Err(Unreached::Gone) => gone_at = gone_at.or(Some(now)),
+                    Err(Unreached::Gone) => gone_at = gone_at.or_else(|| Some(board.env.now().monotonic)),
                 }
             }
             if let Some(error) = refused {
                 return Some(Err(error));
             }
+            let now = board.env.now().monotonic;
             if gone_at.is_none() && !others.is_empty() {
                 match board.journal.boards().await {
                     Ok(boards) => gone_at = boards.iter().any(|board| board.left.is_zero()).then_some(now),

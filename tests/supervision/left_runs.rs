@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::env::{Env, Fault};
-use callboard::messages::Outcome;
+use callboard::messages::{Action, Outcome};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, Unfinished};
 
@@ -20,6 +20,28 @@ fn dead(store: &Arc<Shared>, env: &Env) -> Builder {
     dies.arm("storage.handle", long.clone(), 1);
     dies.arm("mail.take", long, u32::MAX);
     store.board(&env.clone().with_faults(Arc::new(dies)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_replies_to_nothing_does_not_delay_a_decision() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let clerk = |turn: Turn| async move {
+        turn.people().approve(Action::new("write_file", "a.txt", "hello")).await?;
+        Ok(Command::output("written"))
+    };
+    let front = store.board(&env).agent("clerk", clerk).start().await.unwrap();
+    let dead = dead(&store, &env).start().await.unwrap();
+    let client = store.board(&env).start().await.unwrap();
+    let run = front.submit(Task::new("x").to("clerk")).await.unwrap();
+    let Some(Pending::Approval(envelope)) = run.next_pending().await.unwrap() else { panic!("no approval") };
+    let at = env.now().monotonic;
+    client.people().approve(envelope.id(), "ann").await.unwrap();
+    assert!(env.now().monotonic - at < Duration::from_secs(1));
+    assert_eq!(run.result().await.unwrap().output, "written");
+    for board in [front, client, dead] {
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,16 +39,18 @@ const STALE: &str = ", stale: it has neither begun nor sent a notice for 10 minu
 
 /// The state of a run, by its journal.
 pub(super) async fn read(store: &Store, run: RunId) -> Result<Run, Failure> {
-    folded(store.history(run).await.map_err(|error| unread(run, &error))?, run)
+    folded(store.history(run).await.map_err(|error| unread(store, run, &error))?, run)
 }
 
 /// The error of a run that cannot be read.
-pub(super) fn unread(run: RunId, error: &StorageError) -> Failure {
+pub(super) fn unread(store: &Store, run: RunId, error: &StorageError) -> Failure {
     let StorageError::Corrupt { detail, .. } = error else { return Failure::of(error.clone()) };
     let id = short(run);
+    let delete = command_line(&format!("runs delete {id}"), Some(store.place()));
     let text = format!(
-        "run {id} cannot be read: {}\n    `callboard store check` lists all that is damaged; `callboard runs delete {id}` removes the run",
-        visible(detail)
+        "run {id} cannot be read: {}\n    `callboard store check` lists all that is damaged; `{}` removes the run",
+        visible(detail),
+        visible(&delete)
     );
     Failure::new(Exit::from(error), text)
 }

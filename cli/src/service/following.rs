@@ -92,7 +92,7 @@ impl<'s> Following<'s> {
     /// Reads what was added to the journal, and returns it.
     pub(super) async fn advance(&mut self) -> Result<Vec<Added>, Failure> {
         let (events, record) =
-            self.store.events_after(self.id, self.record).await.map_err(|error| unread(self.id, &error))?;
+            self.store.events_after(self.id, self.record).await.map_err(|error| unread(self.store, self.id, &error))?;
         let follower = self.follower.get_or_insert_with(|| Follower::new(Rules::of(&events).state));
         let mut added = Vec::with_capacity(events.len());
         for (number, event) in (follower.next_sequence()..).zip(events) {

@@ -187,11 +187,11 @@ impl Board<'_> {
                 Ok(Some(store)) => store,
                 Ok(None) => return Ok(Ok(())),
                 // The others go on.
-                Err(error @ StorageError::Corrupt { .. }) => {
+                Err((store, error @ StorageError::Corrupt { .. })) => {
                     self.ended.insert(run);
-                    return Ok(self.out.unread(run, unread(run, &error).text()));
+                    return Ok(self.out.unread(run, unread(store, run, &error).text()));
                 }
-                Err(error) => return Err(Failure::of(error)),
+                Err((_, error)) => return Err(Failure::of(error)),
             };
             self.runs.insert(run, (Following::new(store, run), BTreeSet::new()));
         }
@@ -210,9 +210,9 @@ impl Board<'_> {
     }
 }
 
-async fn store_of(stores: &[Store], run: RunId) -> Result<Option<&Store>, StorageError> {
+async fn store_of(stores: &[Store], run: RunId) -> Result<Option<&Store>, (&Store, StorageError)> {
     for store in stores {
-        if !store.events_after(run, 0).await?.0.is_empty() {
+        if !store.events_after(run, 0).await.map_err(|error| (store, error))?.0.is_empty() {
             return Ok(Some(store));
         }
     }

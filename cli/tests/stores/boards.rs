@@ -196,7 +196,7 @@ fn a_run_that_cannot_be_read_is_named_with_what_to_do() {
         "{}",
         status.error
     );
-    assert!(status.error.contains(&format!("`callboard runs delete {damaged}` removes the run")), "{}", status.error);
+    assert!(status.error.contains(&format!("`callboard runs delete {damaged} --store ")), "{}", status.error);
     let pending = on(&a, &store, &["pending"]);
     assert!(
         done(&pending).error.contains(&format!("not read: {begins}")) && pending.out.contains(&good),

@@ -131,7 +131,7 @@ fn what_a_server_has_acknowledged_before_its_disk_was_full_is_done_once_after_th
     let (errors, said) = (std::fs::read_to_string(outside.path().join("errors")).unwrap(), &printed.error);
     let (count, _) = said.split_once(" were acknowledged, then 6\n").unwrap_or_else(|| panic!("{said} {errors}"));
     let count: usize = count.rsplit('\n').next().unwrap().parse().unwrap();
-    assert!(said.contains("the server ended with 1\n") && !said.contains("was lost"), "{said}");
+    assert!(said.contains("the server ended with 6\n") && !said.contains("was lost"), "{said}");
     let why = "the store has stopped: the log was not written";
     assert!(errors.contains(why) && errors.contains("No space left on device"), "{errors}");
     let mut found = tasks(&printed);
