@@ -21,6 +21,25 @@ impl RunHandle {
     /// ended.
     pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
         check_reason(reason)?;
+        self.check_quarantine()?;
+        // Its turns elsewhere are cancelled with it, also those that nothing here waits for at the moment.
+        let placed = match self.read().await {
+            Ok(run) => self.placed_of(&run).await?,
+            Err(_) => Vec::new(),
+        };
+        let is_cancelled = self.cancel_alone(reason).await?;
+        if is_cancelled {
+            for turn in placed {
+                let cancelled = Box::pin(self.board.run(turn.id()).cancel(TURN_STOPPED)).await;
+                if let Err(error) = cancelled {
+                    tracing::warn!(run = %turn.id(), %error, "a turn at another board was not cancelled with its run");
+                }
+            }
+        }
+        Ok(is_cancelled)
+    }
+
+    async fn cancel_alone(&self, reason: &str) -> Result<bool, RunError> {
         let began_at = self.board.board.env.now().monotonic;
         loop {
             let ask = Ask::Cancel { run: self.id(), reason: reason.to_owned() };
@@ -39,20 +58,13 @@ impl RunHandle {
         }
     }
 
-    /// Ends a run that no board works on, and its turns that other boards have taken; `false` when it has ended already.
+    /// Ends a run that no board works on; `false` when it has ended already.
     async fn end_left(&self, reason: &str) -> Result<bool, RunError> {
-        let placed = self.placed_of(&self.read().await?).await?;
         let (run, reason) = (self.id(), reason.to_owned());
         let ended = self.board.ask_shard(run, |ack| ShardMessage::End { run, reason, ack }).await;
         if ended != Some(true) {
             // It may have been taken over, or have ended, meanwhile.
             return if self.read().await?.result().is_some() { Ok(false) } else { Err(RunError::NotHere(run)) };
-        }
-        for turn in placed {
-            let cancelled = Box::pin(self.board.run(turn.id()).cancel(TURN_STOPPED)).await;
-            if let Err(error) = cancelled {
-                tracing::warn!(run = %turn.id(), %error, "a turn at another board was not cancelled with its run");
-            }
         }
         Ok(true)
     }

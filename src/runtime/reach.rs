@@ -96,6 +96,8 @@ impl Callboard {
                 }
             }
         }
+        let staying = others.iter().filter(|other| !other.info.is_leaving).flat_map(|other| &other.info.agents);
+        board.router.know_living(staying.map(|agent| agent.name.clone()).collect());
         let living = others.iter().flat_map(|other| &other.info.agents);
         for agent in living.chain(&earlier) {
             if let Some(here) = here.iter().find(|here| here.name == agent.name) {

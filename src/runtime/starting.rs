@@ -169,7 +169,7 @@ impl Builder {
                 about: Arc::clone(&about),
                 reaches: {
                     let router = Arc::clone(&router);
-                    Arc::new(move |agent: &AgentName| router.reaches(agent))
+                    Arc::new(move |agent: &AgentName| router.reaches_now(agent))
                 },
                 shards: Arc::clone(&shards),
                 takes_over: settings.on_unfinished == Unfinished::Resume,

@@ -11,7 +11,7 @@ use callboard::runtime::{Builder, RunError, Unfinished};
 
 use crate::common::faults::FaultPlan;
 use crate::common::{comes_true, people};
-use crate::several_boards::{asked, asker};
+use crate::several_boards::{HOUR, asked, asker};
 use crate::shared_store::Shared;
 
 /// A board that is not found to be gone before its lease has run out: it renews nothing from now on, and replies to no letter.
@@ -20,6 +20,28 @@ fn dead(store: &Arc<Shared>, env: &Env) -> Builder {
     dies.arm("storage.handle", long.clone(), 1);
     dies.arm("mail.take", long, u32::MAX);
     store.board(&env.clone().with_faults(Arc::new(dies)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_asked_for_nothing_waits_as_long_for_a_board_that_has_its_agent() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let slow = |_: Turn| async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok(Command::output("slept"))
+    };
+    let first = store.board(&env).agent("slow", slow).start().await.unwrap();
+    let other = store.board(&env).agent("other", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
+    let run = other.submit(Task::new("x").to("slow")).await.unwrap();
+    first.shutdown().await;
+    tokio::time::sleep(HOUR).await;
+    assert!(run.read().await.unwrap().result().is_none(), "it is not refused");
+    assert!(other.runs_at_work().is_empty(), "and is taken by no board that could only wait");
+    let second = store.board(&env).agent("slow", slow).start().await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "slept");
+    for board in [other, second] {
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,7 @@ use crate::output::note_words;
 use crate::page::{Failure, Page, count, duration, note, shown_path, time};
 use crate::person::is_anybody_here;
 use crate::protection::{self, refuses_decisions};
+use crate::quote::quoted;
 use crate::run_names::short;
 use crate::signals::Signals;
 use crate::stores::Stores;
@@ -59,6 +60,8 @@ use super::{email, matrix, on_store, telegram, webhooks};
 const MAX_FAILURES: usize = 500;
 /// How often a server that starts looks whether the one before it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a server that has lost its store waits for what is under way before it ends.
+const WITHOUT_STORE: Duration = Duration::from_secs(2);
 
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
@@ -221,22 +224,27 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     };
     let served = served.await;
     drop(of_agents);
+    let has_lost_store = served.is_err() && board.store_loss().is_some();
+    let (serving, failure) = served.map_or_else(|failure| (None, Some(failure)), |serving| (Some(serving), None));
     let end = async {
         reachable.stop().await;
-        let served = match served {
-            Ok(serving) => serving.await.map(drop).map_err(|error| Failure::failed(error.to_string())),
-            Err(failure) => Err(failure),
+        let served = match serving {
+            Some(serving) => serving.await.map(drop).map_err(|error| Failure::failed(error.to_string())),
+            None => Ok(()),
         };
         board.shutdown().await;
         spans.end().await;
         store.close_or_note().await;
         served
     };
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
         () = signals.next() => Ok(()),
         served = end => served,
-    }?;
+        // What is under way waits for a store that may be away for long, and a server that has ended is started again.
+        () = tokio::time::sleep(WITHOUT_STORE), if has_lost_store => Ok(()),
+    };
+    failure.map_or(ended, Err)?;
     Ok(Page::new(String::new(), Value::Null))
 }
 
@@ -334,15 +342,16 @@ async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> R
 }
 
 fn busy(arguments: &Serve, address: SocketAddr, error: &io::Error) -> Failure {
-    let Serve { choice, files, model, .. } = arguments;
+    let Serve { choice, files, model, name, .. } = arguments;
     let exit = match error.kind() {
         io::ErrorKind::AddrInUse => Exit::Unavailable,
         io::ErrorKind::PermissionDenied => Exit::Denied,
         _ => Exit::Usage,
     };
     let options = agents_options(files, model.as_deref());
+    let name = name.as_ref().map(|name| format!(" --name {}", quoted(name))).unwrap_or_default();
     let other = command_line(
-        &format!("serve --listen 127.0.0.1:0{options}"),
+        &format!("serve --listen 127.0.0.1:0{name}{options}"),
         choice.store.as_ref().map(Given::shown).as_deref(),
     );
     Failure::new(exit, format!("{address} cannot be listened on: {error}; another port: {}", visible(&other)))

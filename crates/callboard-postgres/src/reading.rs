@@ -114,7 +114,13 @@ pub(crate) fn records_of(streams: &[(Key, Sequence)], rows: &[Row]) -> Result<Ve
 /// The name in the first column.
 pub(crate) fn name(row: &Row) -> Result<Key, StorageError> {
     let bytes: &[u8] = row.try_get(0).map_err(|error| damaged(Key::new([]), error))?;
-    Key::from_bytes(bytes).ok_or_else(|| damaged(Key::new([]), "the bytes of a name are not those of a key"))
+    Key::from_bytes(bytes).ok_or_else(|| {
+        let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        damaged(
+            Key::new([]),
+            format!("the name \\x{name} of a row is not that of a key: delete the row, which no board has written"),
+        )
+    })
 }
 
 pub(crate) fn entry(row: &Row) -> Result<(Key, Entry), StorageError> {

@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::env::Env;
-use crate::messages::{AgentName, BoardEntry};
+use crate::messages::{AgentName, BoardEntry, BoardInfo};
 use crate::storage::{Journal, StorageError};
 
 pub(crate) use actor::BoardsActor;
@@ -128,7 +128,8 @@ impl Boards {
         let (others, apart): (Vec<_>, Vec<_>) =
             living.into_iter().partition(|board| board.info.letters == letter_form());
         let hosted = |boards: &[BoardEntry]| -> Vec<_> {
-            boards.iter().map(|board| (Arc::clone(&board.info.id), board.info.agents.clone())).collect()
+            let hosted = |info: &BoardInfo| (Arc::clone(&info.id), info.is_leaving, info.agents.clone());
+            boards.iter().map(|board| hosted(&board.info)).collect()
         };
         let mut known = self.others.write();
         if self.looks.1.fetch_max(look, Ordering::Relaxed) > look {

@@ -53,6 +53,8 @@ use super::scheduler::Scheduler;
 pub(crate) struct Router {
     /// Agents that this board hosts.
     hosted: RwLock<BTreeMap<AgentName, HostedAgent>>,
+    /// The agents of other boards that live and are not being shut down.
+    living_elsewhere: RwLock<BTreeSet<AgentName>>,
     /// The announced agents.
     directory: RwLock<Directory>,
     presence: broadcast::Sender<Presence>,
@@ -109,6 +111,7 @@ impl Router {
         let RouterParts { env, scheduler, decider, policy, journal, rules, limits, watch_buffer } = parts;
         Self {
             hosted: RwLock::default(),
+            living_elsewhere: RwLock::default(),
             directory: RwLock::default(),
             presence: broadcast::Sender::new(watch_buffer.max(1)),
             asked: broadcast::Sender::new(watch_buffer.max(1)),
@@ -139,6 +142,11 @@ impl Router {
 
     pub(crate) fn listed(&self, name: &str) -> Option<HostedAgent> {
         self.hosted.read().get(name).cloned()
+    }
+
+    /// Notes which agents the other boards have that live and are not being shut down.
+    pub(crate) fn know_living(&self, agents: BTreeSet<AgentName>) {
+        *self.living_elsewhere.write() = agents;
     }
 
     pub(crate) fn names(&self) -> Vec<AgentName> {
@@ -288,6 +296,10 @@ impl AgentDirectory for Router {
         let hosted = self.hosted.read();
         let is_here = hosted.get(agent.host()).map(|found| !found.is_elsewhere);
         is_here.is_some_and(|is_here| is_here || hosted.values().any(|other| !other.is_elsewhere))
+    }
+
+    fn reaches_now(&self, agent: &AgentName) -> bool {
+        self.hosts(agent) || self.reaches(agent) && self.living_elsewhere.read().contains(agent.host())
     }
 
     fn look_alike(&self, name: &str) -> Option<AgentName> {

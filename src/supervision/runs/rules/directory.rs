@@ -18,6 +18,11 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
         self.hosts(agent)
     }
 
+    /// The same at this moment: the other board lives.
+    fn reaches_now(&self, agent: &AgentName) -> bool {
+        self.hosts(agent)
+    }
+
     /// Another agent whose name looks like this one.
     fn look_alike(&self, name: &str) -> Option<AgentName>;
 

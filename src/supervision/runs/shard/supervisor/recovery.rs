@@ -205,8 +205,8 @@ impl ShardContext {
         }
     }
 
-    /// Leaves a run to other boards that has open turns of agents which this one does not have. If it reaches all of them, it takes the
-    /// run the next time, unless a board that has them was first.
+    /// Leaves a run to other boards that has open turns of agents which this one does not have. If it reaches all of them, at boards that live,
+    /// it takes the run the next time, unless a board that has them was first.
     fn check_hosts(&self, loaded: &Loaded) -> Result<(), LoadError> {
         let Some(run) = loaded.run.as_ref().filter(|run| run.result().is_none()) else { return Ok(()) };
         let turns = run.open_turns().filter_map(|number| run.turn(number));
@@ -215,7 +215,7 @@ impl ShardContext {
         if !self.is_shared && !lacking.iter().any(|turn| self.dispatch.reaches(&turn.agent)) {
             return Ok(());
         }
-        let is_reached = lacking.iter().all(|turn| !turn.has_requests() && self.dispatch.reaches(&turn.agent));
+        let is_reached = lacking.iter().all(|turn| !turn.has_requests() && self.dispatch.reaches_now(&turn.agent));
         let may_take = is_reached && self.ownership.was_left(run.id());
         let agents: BTreeSet<AgentName> = lacking.into_iter().map(|turn| turn.agent.clone()).collect();
         if agents.is_empty() || may_take { Ok(()) } else { Err(LoadError::NotHosted { agents }) }
