@@ -39,6 +39,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         note(&remark);
     }
     let config = config::read(&arguments.files)??;
+    kept.iter().try_for_each(|kept| kept.stores.make_folder_beside())?;
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     let facts = kept.as_ref().map(|kept| base::open_if_there(&kept.stores)).transpose()?.flatten();
     let loaded = tokio::select! {

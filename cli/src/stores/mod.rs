@@ -147,6 +147,12 @@ impl Stores {
         }
     }
 
+    /// Makes the folder with what is of this machine beside a database: tools are kept from it, so it has to be there.
+    pub(crate) fn make_folder_beside(&self) -> Result<(), Failure> {
+        let Some(folder) = self.database().map(Database::folder) else { return Ok(()) };
+        store::make_folder(folder).map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(folder))))
+    }
+
     /// Opens a store for a new run; for one of a conversation the store that has it, because all runs of a conversation are in one store.
     pub(crate) async fn take_new(&self, conversation: Option<&ConversationId>) -> Result<Store, Failure> {
         let store = match (self, conversation) {
@@ -157,9 +163,7 @@ impl Stores {
             (Self::Project(project), Some(conversation)) => project.take_for(conversation).await?,
             (Self::Project(project), None) => project.take()?,
             (Self::Database(database), _) => {
-                let folder = database.folder();
-                store::make_folder(folder)
-                    .map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(folder))))?;
+                self.make_folder_beside()?;
                 database.open().await?
             }
         };

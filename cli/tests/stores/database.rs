@@ -421,6 +421,23 @@ fn a_delegation_to_another_machine_survives_the_board_that_works_on_it() {
 }
 
 #[test]
+fn a_run_of_a_dead_board_is_resumed_in_a_folder_where_nothing_ran_before() {
+    let store = database("resumed", "postgres");
+    let a = project("worker", "open('begun', 'w')\nhear()\n");
+    let c = project("worker", "end(turn, 'done at c')\n");
+    done(&on(&a, &store, &["store", "migrate"]));
+    let mut first = serve(&a, &store, "a");
+    let run = sent(&a, &store, "worker");
+    until(|| a.folder.path().join("begun").exists().then_some(()));
+    first.process.as_mut().unwrap().kill().unwrap();
+    let resumed = until(|| {
+        let resumed = on(&c, &store, &["run", "--resume", &run]);
+        (!resumed.error.contains("another process works on")).then_some(resumed)
+    });
+    assert_eq!(done(&resumed).out, "done at c\n");
+}
+
+#[test]
 fn a_password_is_printed_nowhere() {
     let store = database("canary", "postgres:c4n4ry");
     let a = project("coder", "end(turn, 'done')\n");

@@ -62,7 +62,7 @@ fn is_failed(kind: ItemKind) -> bool {
 pub(super) async fn overview(context: &Context, caller: &Caller, query: Option<&str>) -> Result<Markup, Problem> {
     let filter = Filter::of_query(query)?;
     let after = query::pairs(query.unwrap_or_default()).find(|(name, _)| name == AFTER).map(|(_, id)| id);
-    let (own, gathered) = (own_agents(context), context.inbox_sources().gather().await?.seen_by(caller));
+    let (own, gathered) = (own_agents(context), context.live.gather(&context.inbox_sources()).await?.seen_by(caller));
     let page = Page::of(context, caller, &gathered, &filter, (after.as_deref(), MAX_ROWS)).await?;
     let counts = gathered.counts();
     let failed = counts.iter().filter(|(kind, _)| is_failed(**kind)).map(|(_, count)| count).sum::<usize>();

@@ -377,6 +377,8 @@ const watch = () => {
     const answer = await read(part.dataset.part).catch(() => null);
     if (answer?.status === 401) return location.reload();
     if (answer?.ok) merge(await answer.text());
+    // No other event may come.
+    else setTimeout(changed, 2000);
   };
   let [isReading, isDue] = [false, false];
   // One request at a time, and one more if something has changed meanwhile.

@@ -42,6 +42,30 @@ impl Live {
         drop(tokio::spawn(gather_while_watched(sender, sources)));
         Ok(seen)
     }
+
+    /// The inbox as it is now. Those who watch see it too: otherwise one who has read it here would not learn that it is again as it was
+    /// gathered before.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) async fn gather(&self, sources: &Sources) -> Result<Gathered, Problem> {
+        let gathered = sources.gather().await?;
+        if let Some(sender) = self.0.lock().upgrade() {
+            show(&sender, gathered.clone());
+        }
+        Ok(gathered)
+    }
+}
+
+/// Shows the inbox to those who watch it, if it has changed.
+fn show(sender: &watch::Sender<Arc<Gathered>>, gathered: Gathered) {
+    sender.send_if_modified(|seen| {
+        let is_news = **seen != gathered;
+        if is_news {
+            *seen = Arc::new(gathered);
+        }
+        is_news
+    });
 }
 
 /// Ends when nobody watches any more.
@@ -53,12 +77,6 @@ async fn gather_while_watched(sender: Arc<watch::Sender<Arc<Gathered>>>, sources
         }
         // What cannot be read now is read the next time.
         let Ok(gathered) = sources.gather().await else { continue };
-        sender.send_if_modified(|seen| {
-            let is_news = **seen != gathered;
-            if is_news {
-                *seen = Arc::new(gathered);
-            }
-            is_news
-        });
+        show(&sender, gathered);
     }
 }
