@@ -89,15 +89,21 @@ async fn a_board_whose_letters_cannot_be_read_is_named_and_asked_nothing() {
     assert_eq!(log.lines("board older on the store").len(), named.len(), "each board says it once");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_board_that_cannot_be_read_at_all_keeps_its_runs() {
-    let (log, _logging) = Log::begin();
-    let world = World::new();
+/// A run that waits for an answer, and is noted as that of a board `other`, which is not there.
+async fn run_of_other(world: &World) -> RunHandle {
     let before = asker(world.board()).start().await.unwrap();
     let (run, _) = asked(&before).await;
     before.shutdown().await;
     let note = Put::new(Key::new(["open", &*run.id().0.as_simple().to_string()]), b"other"[..].into());
     world.storage.put_if_revision(note).await.unwrap();
+    run
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_cannot_be_read_at_all_keeps_its_runs() {
+    let (log, _logging) = Log::begin();
+    let world = World::new();
+    let run = run_of_other(&world).await;
     of_another_build(&world, "as nobody reads it").await;
     let board = asker(world.board()).name("newer").start().await.unwrap();
     board.recovered().await;
@@ -116,11 +122,7 @@ async fn a_board_that_cannot_be_read_at_all_keeps_its_runs() {
 #[tokio::test(start_paused = true)]
 async fn of_two_boards_that_cannot_be_read_both_have_to_be_gone_before_runs_of_unknown_boards_are_taken_over() {
     let world = World::new();
-    let before = asker(world.board()).start().await.unwrap();
-    let (run, _) = asked(&before).await;
-    before.shutdown().await;
-    let note = Put::new(Key::new(["open", &*run.id().0.as_simple().to_string()]), b"other"[..].into());
-    world.storage.put_if_revision(note).await.unwrap();
+    let run = run_of_other(&world).await;
     let mut sessions = Vec::new();
     for name in ["older", "oldest"] {
         let new = NewSession { name: name.into(), about: (*b"as nobody reads it").into(), lease: 2 * HOUR };

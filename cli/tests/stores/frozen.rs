@@ -59,7 +59,7 @@ fn run_of(question: &str) -> Vec<u8> {
     run.0.as_bytes().to_vec()
 }
 
-/// Begins a command, which goes on by itself.
+/// Begins a command, and does not wait for it.
 fn begun(project: &Project, store: &str, arguments: &[&str]) -> Child {
     command_on(project, store, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
