@@ -8,11 +8,12 @@
 // The handles:
 // - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `changing`: what is changed about it, `children`: runs below it. `watching`: events, tree, load.
 // - `listing`: which runs there are. `agents`, `asking`: the agents of a board, and typed requests to them.
-// - `people`: what runs wait for people with. `showing`: what channels ask that boards without them wait for.
+// - `people`: what runs wait for people with. `answering`: what people respond to runs of other boards. `showing`: what channels ask that boards without them wait for.
 // - `workflows`, `conversations`: what the store keeps beside runs.
 // - `forking`, `dead_letters`: runs that begin from old ones.
 // `figures` checks the figures of docs/semantics.md against the code.
 mod agents;
+mod answering;
 mod asking;
 mod builder;
 mod changing;
