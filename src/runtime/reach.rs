@@ -85,6 +85,7 @@ impl Callboard {
         let mut known = board.agents_elsewhere.lock().await;
         let others = board.boards.others();
         let here = board.router.described();
+        board.differences.lock().log(&here, &others);
         if board.journal.storage().is_shared() || !others.is_empty() {
             for agent in &here {
                 if known.get(&agent.name) != Some(agent) && answer_of(board.journal.remember_agent(agent)).await.is_ok()
@@ -97,8 +98,7 @@ impl Callboard {
         board.router.know_living(staying.map(|agent| agent.name.clone()).collect());
         let living = others.iter().flat_map(|other| &other.info.agents);
         for agent in living.chain(&earlier) {
-            if let Some(here) = here.iter().find(|here| here.name == agent.name) {
-                warn_of_difference(here, agent);
+            if here.iter().any(|here| here.name == agent.name) {
                 continue;
             }
             let is_there = board.router.listed(agent.name.as_str()).is_some();
@@ -340,16 +340,6 @@ impl From<ByPerson> for Ask {
             PersonDoes::Respond { response, via } => Self::Answer { id, response, by, via },
             PersonDoes::Check => Self::Check { id, by },
         }
-    }
-}
-
-/// A warning if this board and another one declare an agent differently.
-fn warn_of_difference(here: &BoardAgent, there: &BoardAgent) {
-    if here != there {
-        tracing::warn!(
-            agent = %here.name, ?here, ?there,
-            "another board declares the agent differently; each board uses its own"
-        );
     }
 }
 

@@ -214,3 +214,34 @@ async fn a_decision_waits_for_a_board_that_has_the_agent_and_is_just_starting() 
         board.shutdown().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_leaves_nothing_is_forgotten_at_its_end_and_any_other_once_its_run_is_taken_over() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let board = asker(store.board(&env)).name("board").start().await.unwrap();
+    let names = async || {
+        let boards = board.boards().await.unwrap();
+        boards.iter().map(|board| board.name.to_string()).collect::<Vec<_>>()
+    };
+    let client = store.board(&env).on_unfinished(Unfinished::Leave).name("client").start().await.unwrap();
+    let run = client.submit(Task::new("x").to("asker")).await.unwrap().id();
+    let ended = client.submit(Task::new("x").to("asker")).await.unwrap();
+    assert_eq!(names().await, ["board", "client"]);
+    client.shutdown().await;
+    assert_eq!(names().await, ["board"]);
+    // It has the run's agent, and does not give it away: the turn is at work.
+    let slow = |turn: Turn| async move {
+        turn.people().ask("name?").await?;
+        Ok(Command::new())
+    };
+    let other = store.board(&env).agent("lone", slow).name("other").start().await.unwrap();
+    let left = submit(&other, "lone").await.id();
+    other.shutdown().await;
+    assert_eq!(names().await, ["board", "other"], "a run waits for its agent");
+    for run in [run, ended.id(), left] {
+        assert!(board.run(run).cancel("not needed").await.unwrap());
+    }
+    comes_true(async || names().await == ["board"]).await;
+    board.shutdown().await;
+}

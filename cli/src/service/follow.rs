@@ -19,6 +19,7 @@ use crate::apart::{End, apart};
 use crate::command_line::{command_line, limits_option};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, output_text};
+use crate::person;
 use crate::quote::quoted;
 use crate::retry::{advice, without_limits};
 use crate::run_names::short;
@@ -270,10 +271,21 @@ pub(super) async fn cancel(arguments: &Cancel) -> Result<Page, Failure> {
 }
 
 async fn cancel_here(store: &Store, run: RunId, reason: &str) -> Result<(), Failure> {
-    let reason = if reason.is_empty() { "cancelled at the command line" } else { reason };
+    // As a server records it.
+    let reason = if reason.is_empty() { format!("cancelled by {}", person::name()) } else { reason.to_owned() };
     let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).start().await;
     let board = board.map_err(Failure::of)?;
-    let cancelled = board.run(run).cancel(reason).await;
+    let cancelled = board.run(run).cancel(&reason).await;
+    // Otherwise another board has to look what this one has left.
+    let _ = timeout(MAX_WAIT, noted_as_ended(&board, run)).await;
     board.shutdown().await;
     cancelled.map(drop).map_err(Failure::of)
+}
+
+/// Returns once the store lists the run as ended, which it does after the last record.
+async fn noted_as_ended(board: &Callboard, run: RunId) {
+    const LOOK_AGAIN: Duration = Duration::from_millis(20);
+    while board.unfinished_runs().await.is_ok_and(|open| open.iter().any(|open| open.id() == run)) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }

@@ -8,6 +8,7 @@ use crate::database::{ASKS, PUBLISHES, command_on, database, done, on, project, 
 use crate::support::agents::add_python_agent;
 use crate::support::project::Project;
 use crate::support::running::Running;
+use crate::support::serving::Serving;
 
 /// What is printed about a run of this agent.
 fn waits_for(agent: &str) -> String {
@@ -112,4 +113,32 @@ fn a_run_that_is_resumed_where_its_agent_is_not_says_at_once_what_it_waits_for()
     assert!(resumed.code == Some(0) && resumed.out == "done at the heir\n", "{} {}", resumed.out, resumed.error);
     heir.stop();
     drop(first);
+}
+
+#[test]
+fn commands_leave_no_board_behind_and_no_warnings_in_the_log_of_others() {
+    let store = database("passing", "postgres");
+    let (a, c) = (project("asker", ASKS), Project::new());
+    done(&on(&a, &store, &["store", "migrate"]));
+    let mut command = command_on(&a, &store, &["serve", "--listen", "127.0.0.1:0", "--name", "a"]);
+    let first = Serving::of(command.env("CALLBOARD_LOG", "warn"));
+    let boards = || {
+        let rows: Vec<Value> = done(&on(&c, &store, &["boards", "--json"])).parsed();
+        rows.iter().map(|row| row["board"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let run = sent(&c, &store, "asker");
+    assert_eq!(boards(), ["a"]);
+    assert_eq!(on(&c, &store, &["wait", &run]).code, Some(5));
+    done(&on(&c, &store, &["answer", &run, "this one"]));
+    assert_eq!(boards(), ["a"]);
+    done(&on(&c, &store, &["agents"]));
+    assert_eq!(boards(), ["a"]);
+    let left = waiting(&c, &store, "asker");
+    let printed = first.stop();
+    assert!(!printed.error.contains("WARN"), "{}", printed.error);
+    // Where no board works on it, a command ends it.
+    done(&on(&c, &store, &["cancel", &left]));
+    let cancelled = done(&on(&c, &store, &["status", &left, "--json"])).json();
+    assert_eq!(cancelled["result"]["outcome"]["reason"], "cancelled by ann");
+    assert!(!boards().iter().any(|board| board != "a"), "{:?}", boards());
 }
