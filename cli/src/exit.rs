@@ -187,7 +187,9 @@ impl From<&AnswerError> for Exit {
         match error {
             AnswerError::NotOpen(_) => Self::NotFound,
             AnswerError::Expired { .. } => Self::TimedOut,
-            AnswerError::Unacknowledged(_) | AnswerError::NotHere(_) => Self::Unavailable,
+            AnswerError::Unacknowledged(_) | AnswerError::NotHere(_) | AnswerError::NotHosted { .. } => {
+                Self::Unavailable
+            }
             AnswerError::Storage(error) => error.into(),
             AnswerError::Panicked(_) => Self::Failed,
             _ => Self::Usage,

@@ -262,7 +262,21 @@ impl Actor for StorageActor {
             let _ = tokio::time::timeout(LEAVE_WITHIN, renewed).await;
         }
         // A session that is not ended here runs out by itself.
-        let _ = answer_of(storage.end_session(session, false)).await;
+        let ended = answer_of(storage.end_session(session, false)).await;
+        if ended.is_ok() && storage.is_shared() && ownership.is_leaving() {
+            // What is not forgotten here, another board forgets, after a look at what this one has left.
+            let _ = tokio::time::timeout(LEAVE_WITHIN, answer_of(forget_unless_needed(journal, ownership))).await;
+        }
         Ok(())
     }
+}
+
+/// Forgets the ended session of a board that has left nothing to others, as that of a command: no other board has to look what it has left.
+async fn forget_unless_needed(journal: &Journal, ownership: &Ownership) -> Result<(), StorageError> {
+    let board = ownership.board();
+    let has_left = journal.open_notes().await?.iter().any(|(_, owner)| owner == board);
+    if has_left || journal.has_memory_runs(board).await? {
+        return Ok(());
+    }
+    journal.storage().forget_session(ownership.session()).await
 }

@@ -3,16 +3,17 @@
 // Before and at the start:
 // - `builder`, `settings`: what a board is made of, and its limits, intervals and timeouts.
 // - `starting`: makes and supervises everything, and resumes the runs of an earlier process.
-// - `workflow_agents`: workflows that are agents. `placed_turns`: agents of other boards. `reach`: what boards ask each other for. `draining`: runs that go to other boards at the end. `process`: which process a board is in.
+// - `workflow_agents`: workflows that are agents. `placed_turns`: agents of other boards. `reach`: what boards ask each other for. `differences`: agents that they declare differently. `draining`: runs that go to other boards at the end. `process`: which process a board is in.
 // `classifier`: chooses the limits of tasks without any.
 // The handles:
 // - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `changing`: what is changed about it, `children`: runs below it. `watching`: events, tree, load.
 // - `listing`: which runs there are. `agents`, `asking`: the agents of a board, and typed requests to them.
-// - `people`: what runs wait for people with. `showing`: what channels ask that boards without them wait for.
+// - `people`: what runs wait for people with. `answering`: what people respond to runs of other boards. `showing`: what channels ask that boards without them wait for.
 // - `workflows`, `conversations`: what the store keeps beside runs.
 // - `forking`, `dead_letters`: runs that begin from old ones.
 // `figures` checks the figures of docs/semantics.md against the code.
 mod agents;
+mod answering;
 mod asking;
 mod builder;
 mod changing;
@@ -20,6 +21,7 @@ mod children;
 mod classifier;
 mod conversations;
 mod dead_letters;
+mod differences;
 mod draining;
 #[cfg(test)]
 mod figures;

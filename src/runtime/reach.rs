@@ -5,21 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
 use crate::actors::AgentSpec;
-use crate::actors::approvals::{AnswerElsewhere, ByPerson, PersonDoes};
+use crate::actors::approvals::{ByPerson, PersonDoes};
 use crate::actors::boards::{Address, Ask, Host, Reply, Sendable, Unreached};
-use crate::messages::{
-    AgentName, BoardAgent, Chain, Pending, PendingId, Refusal, RunId, RunResult, Task, TraceId, Votes,
-};
+use crate::messages::{AgentName, BoardAgent, Chain, Pending, Refusal, RunId, RunResult, Task, TraceId};
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
 use crate::supervision::runs::queue::{AtEnd, RunMessage, ShardMessage, WithRecord};
-use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
+use crate::supervision::runs::rules::errors::SubmitError;
 
 use super::handle::{Board, Callboard, Lineage};
 use super::placed_turns::AgentElsewhere;
@@ -88,6 +85,7 @@ impl Callboard {
         let mut known = board.agents_elsewhere.lock().await;
         let others = board.boards.others();
         let here = board.router.described();
+        board.differences.lock().log(&here, &others);
         if board.journal.storage().is_shared() || !others.is_empty() {
             for agent in &here {
                 if known.get(&agent.name) != Some(agent) && answer_of(board.journal.remember_agent(agent)).await.is_ok()
@@ -100,8 +98,7 @@ impl Callboard {
         board.router.know_living(staying.map(|agent| agent.name.clone()).collect());
         let living = others.iter().flat_map(|other| &other.info.agents);
         for agent in living.chain(&earlier) {
-            if let Some(here) = here.iter().find(|here| here.name == agent.name) {
-                warn_of_difference(here, agent);
+            if here.iter().any(|here| here.name == agent.name) {
                 continue;
             }
             let is_there = board.router.listed(agent.name.as_str()).is_some();
@@ -263,88 +260,6 @@ impl Callboard {
         }
     }
 
-    /// Has the board answer a person that works on what waits; `None` if no other board does.
-    pub(super) async fn answered_elsewhere(&self, asked: ByPerson) -> AnswerElsewhere {
-        let run = match asked.id {
-            // The id of an approval does not name its run.
-            PendingId::Approval(_) => return self.answered_by_any(asked).await,
-            PendingId::Question(question) => question.request.turn.run,
-            PendingId::Node(turn) | PendingId::Attention(turn) => turn.run,
-        };
-        let answered = async {
-            match self.ask_owner(run, asked.into(), TAKEN_OVER_WITHIN).await? {
-                Some(Reply::Answered(answered)) => Ok(Some(answered)),
-                Some(reply) => Err(unavailable(&reply)),
-                // It may be open.
-                None if self.is_elsewhere(run).await? => Ok(Some(Err(AnswerError::NotHere(run)))),
-                None => Ok(None),
-            }
-        };
-        answered.await.unwrap_or_else(|error| Some(Err(error.into())))
-    }
-
-    /// Asks all other boards at once: the answer of the one that has what waits. If one of them is gone meanwhile, or has left runs before
-    /// that no other has taken over, they are asked again until one has. Those that do not reply are not waited for once one has done it.
-    async fn answered_by_any(&self, asked: ByPerson) -> AnswerElsewhere {
-        let board = &self.board;
-        let mut gone_at = None;
-        loop {
-            let others = board.boards.others();
-            let asks = others.iter().map(|other| board.boards.ask(&other.info.id, asked.clone().into()).boxed());
-            let mut asks: FuturesUnordered<_> = asks.collect();
-            if gone_at.is_some() {
-                // This board may have taken it over.
-                let here = self.answered_here(asked.clone());
-                asks.push(async { Ok(Reply::Answered(here.await)) }.boxed());
-            }
-            let (mut failed, mut refused) = (None, None);
-            while let Some(replied) = asks.next().await {
-                match replied {
-                    Ok(Reply::Answered(Err(AnswerError::NotOpen(_)))) => {}
-                    Ok(Reply::Answered(Err(AnswerError::Storage(error)))) | Err(Unreached::Storage(error)) => {
-                        failed = Some(error);
-                    }
-                    Ok(Reply::Answered(Ok(answered))) => return Some(Ok(answered)),
-                    // The board that has it may have decided before this one looked.
-                    Ok(Reply::Answered(Err(error))) => refused = Some(error),
-                    Ok(reply) => failed = Some(unavailable(&reply)),
-                    Err(Unreached::Gone) => gone_at = gone_at.or_else(|| Some(board.env.now().monotonic)),
-                }
-            }
-            if let Some(error) = refused {
-                return Some(Err(error));
-            }
-            let now = board.env.now().monotonic;
-            if gone_at.is_none() && !others.is_empty() {
-                match board.journal.boards().await {
-                    Ok(boards) => gone_at = boards.iter().any(|board| board.left.is_zero()).then_some(now),
-                    Err(error) => failed = Some(error),
-                }
-            }
-            let waits = gone_at.is_some_and(|gone_at| now.saturating_sub(gone_at) <= TAKEN_OVER_WITHIN);
-            if failed.is_some() || !waits || board.is_closed() {
-                return failed.map(|error| Err(error.into()));
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-            if let Err(error) = answer_of(board.boards.look()).await {
-                return Some(Err(error.into()));
-            }
-        }
-    }
-
-    /// Answers a person about what a run of this board waits for.
-    async fn answered_here(&self, ByPerson { id, by, what }: ByPerson) -> Result<Option<Votes>, AnswerError> {
-        let people = self.people();
-        let answered = match (what, id) {
-            (PersonDoes::Respond { response, via }, id) => people.via(&via).answer_here(id, response, &by).await,
-            (PersonDoes::Check, PendingId::Approval(id)) => people.check_here(id, &by).await.map(Some),
-            (PersonDoes::Check, id @ (PendingId::Question(_) | PendingId::Node(_) | PendingId::Attention(_))) => {
-                Err(AnswerError::NotOpen(id))
-            }
-        };
-        answered.map_err(AnswerError::sendable)
-    }
-
     /// Accepts a task for another board. `None` if the reply was written with the last record of the run.
     async fn accept_for(&self, mut task: Task, how: Accepting, address: Address) -> Option<Reply> {
         let Accepting { lineage, waits_for_room, waits_for_end } = how;
@@ -428,17 +343,7 @@ impl From<ByPerson> for Ask {
     }
 }
 
-/// A warning if this board and another one declare an agent differently.
-fn warn_of_difference(here: &BoardAgent, there: &BoardAgent) {
-    if here != there {
-        tracing::warn!(
-            agent = %here.name, ?here, ?there,
-            "another board declares the agent differently; each board uses its own"
-        );
-    }
-}
-
-fn unavailable(reply: &impl std::fmt::Debug) -> StorageError {
+pub(super) fn unavailable(reply: &impl std::fmt::Debug) -> StorageError {
     StorageError::Unavailable { detail: format!("another board gave no answer that fits: {reply:?}") }
 }
 

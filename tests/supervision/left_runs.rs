@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::env::{Env, Fault};
-use callboard::messages::{Action, Outcome};
+use callboard::messages::{Action, AgentName, Outcome, Response};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunError, Unfinished};
+use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
 
+use crate::common::comes_true;
 use crate::common::faults::FaultPlan;
-use crate::common::{comes_true, people};
-use crate::several_boards::{HOUR, asked, asker};
+use crate::several_boards::{HOUR, asked, asker, submit};
 use crate::shared_store::Shared;
 
 /// A board that is not found to be gone before its lease has run out: it renews nothing from now on, and replies to no letter.
@@ -128,8 +128,8 @@ async fn an_answer_that_is_begun_before_the_lease_of_a_dead_board_has_ended_reac
     let first = asker(dead(&store, &env)).start().await.unwrap();
     let (run, name) = asked(&first).await;
     let answering = tokio::spawn(async move { client.people().answer(name.id, "ann", "tester").await });
-    // It comes later than the lease has ended.
-    tokio::time::sleep(Duration::from_secs(25)).await;
+    // It comes before the board that replies to nothing is known to be late.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let heir = asker(store.board(&env)).start().await.unwrap();
     answering.await.unwrap().unwrap();
     assert_eq!(heir.run(run.id()).result().await.unwrap().output, "ann");
@@ -138,19 +138,110 @@ async fn an_answer_that_is_begun_before_the_lease_of_a_dead_board_has_ended_reac
     }
 }
 
+/// A board with an agent that asks for a consent.
+fn clerk(board: Builder) -> Builder {
+    board.agent("clerk", |turn: Turn| async move {
+        turn.people().approve(Action::new("write_file", "a.txt", "hello")).await?;
+        Ok(Command::output("written"))
+    })
+}
+
+/// The run and what it waits for.
+async fn waiting(board: &Callboard, to: &str) -> (RunHandle, Pending) {
+    let run = submit(board, to).await;
+    let open = run.next_pending().await.unwrap().unwrap();
+    (run, open)
+}
+
+fn response(open: &Pending) -> Response {
+    if matches!(open, Pending::Approval(_)) { Response::Approve } else { "ann".into() }
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_a_run_that_no_board_takes_over_is_refused_with_that() {
+async fn a_decision_for_which_no_board_has_the_agent_is_refused_soon_with_its_name() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    for (is_killed, has_others) in [(false, true), (false, false), (true, true), (true, false)] {
+        let client = store.board(&env).on_unfinished(Unfinished::Leave).start().await.unwrap();
+        let other = store.board(&env).agent("other", |_: Turn| async { Ok(Command::new()) });
+        let others = if has_others { vec![other.start().await.unwrap()] } else { Vec::new() };
+        let first = if is_killed { dead(&store, &env) } else { store.board(&env) };
+        let first = clerk(asker(first)).name("first").start().await.unwrap();
+        let waits = [waiting(&first, "asker").await, waiting(&first, "clerk").await];
+        if !is_killed {
+            first.shutdown().await;
+        }
+        let silent = is_killed.then(|| Arc::from("first"));
+        for ((run, open), agent) in waits.iter().zip(["asker", "clerk"]) {
+            let at = env.now().monotonic;
+            let refused = client.people().answer(open, response(open), "tester").await.unwrap_err();
+            let agents = [AgentName::new(agent).unwrap()].into();
+            assert_eq!(refused, AnswerError::NotHosted { run: run.id(), agents, silent: silent.clone() });
+            assert!(refused.to_string().contains(&format!("`{agent}`")), "{refused}");
+            // Two looks of 2 s; a board that is late is seen so within half of its lease, and the look after it.
+            let most = Duration::from_secs(if is_killed { 11 } else { 5 });
+            assert!(env.now().monotonic - at < most, "{:?}", env.now().monotonic - at);
+        }
+        for (run, _) in &waits {
+            assert!(client.run(run.id()).cancel("not needed").await.unwrap());
+        }
+        for board in others.into_iter().chain([client, first]) {
+            board.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_waits_for_a_board_that_has_the_agent_and_is_just_starting() {
     let env = Env::repeatable(1);
     let store = Shared::new(&env);
     let client = store.board(&env).on_unfinished(Unfinished::Leave).start().await.unwrap();
-    let first = asker(dead(&store, &env)).start().await.unwrap();
-    let (run, name) = asked(&first).await;
-    for _ in 0..2 {
-        let refused = client.people().answer(name.id, "ann", "tester").await.unwrap_err();
-        assert_eq!(refused, AnswerError::NotHere(run.id()));
+    let other = store.board(&env).agent("other", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
+    let first = clerk(asker(store.board(&env))).start().await.unwrap();
+    let waits = [waiting(&first, "asker").await, waiting(&first, "clerk").await];
+    first.shutdown().await;
+    let deciding = waits.map(|(run, open)| {
+        let client = client.clone();
+        (run, tokio::spawn(async move { client.people().answer(&open, response(&open), "tester").await }))
+    });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let heir = clerk(asker(store.board(&env))).start().await.unwrap();
+    for (run, deciding) in deciding {
+        deciding.await.unwrap().unwrap();
+        assert!(heir.run(run.id()).result().await.unwrap().outcome.is_finished());
     }
-    assert!(people::questions(&client.run(run.id())).await.is_empty());
-    for board in [client, first] {
+    for board in [heir, other, client] {
         board.shutdown().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_leaves_nothing_is_forgotten_at_its_end_and_any_other_once_its_run_is_taken_over() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let board = asker(store.board(&env)).name("board").start().await.unwrap();
+    let names = async || {
+        let boards = board.boards().await.unwrap();
+        boards.iter().map(|board| board.name.to_string()).collect::<Vec<_>>()
+    };
+    let client = store.board(&env).on_unfinished(Unfinished::Leave).name("client").start().await.unwrap();
+    let run = client.submit(Task::new("x").to("asker")).await.unwrap().id();
+    let ended = client.submit(Task::new("x").to("asker")).await.unwrap();
+    assert_eq!(names().await, ["board", "client"]);
+    client.shutdown().await;
+    assert_eq!(names().await, ["board"]);
+    // It has the run's agent, and does not give it away: the turn is at work.
+    let slow = |turn: Turn| async move {
+        turn.people().ask("name?").await?;
+        Ok(Command::new())
+    };
+    let other = store.board(&env).agent("lone", slow).name("other").start().await.unwrap();
+    let left = submit(&other, "lone").await.id();
+    other.shutdown().await;
+    assert_eq!(names().await, ["board", "other"], "a run waits for its agent");
+    for run in [run, ended.id(), left] {
+        assert!(board.run(run).cancel("not needed").await.unwrap());
+    }
+    comes_true(async || names().await == ["board"]).await;
+    board.shutdown().await;
 }

@@ -30,6 +30,7 @@ use crate::retry::retry_of;
 use crate::run_names::short;
 use crate::runs::show::tokens_used;
 use crate::service::boards::Reachable;
+use crate::service::left::take_up;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
 use crate::submitting::submit;
@@ -210,7 +211,10 @@ impl<'a> Session<'a> {
     }
 
     async fn resume(&self, run: RunId) -> Result<RunHandle, Failure> {
-        let run = self.board.take_up(run).await;
+        let run = match &self.kept {
+            Some(Kept { stores, store, .. }) => take_up(&self.board, run, (stores, store)).await,
+            None => self.board.take_up(run).await,
+        };
         restart_turns(&self.board, &run).await;
         Ok(run)
     }

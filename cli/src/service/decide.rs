@@ -23,7 +23,8 @@ use crate::waits;
 
 use super::arguments::{Answer, Approve, Deny, Pending, What};
 use super::boards::{ask_board, ask_heir};
-use super::follow::{self, continuation, continuation_if_left, read};
+use super::follow::{self, read};
+use super::left::{Left, to_serve};
 
 /// What the id of an approval begins with.
 const APPROVAL: &str = "approval:";
@@ -43,9 +44,9 @@ pub(super) enum Detail {
     Brief,
 }
 
-/// What waits, as a person sees it - of an action all that is bound to the consent - and the commands that decide it. `left` is the command
-/// line that continues the run, if no process works on it: nothing can be decided then.
-pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores, left: Option<&str>) -> String {
+/// What waits, as a person sees it - of an action all that is bound to the consent - and the commands that decide it. `left` is the run, if no
+/// process works on it: nothing can be decided then.
+pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores, left: Option<&Left>) -> String {
     let how = || visible(&command_line(&format!("pending {}", wait.id()), stores.named()));
     let card = match (wait, detail) {
         (Wait::Approval(envelope), Detail::Whole) => Card::of(envelope).whole(),
@@ -58,7 +59,7 @@ pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores, left: Opt
         }
     };
     let commands = match left {
-        Some(line) => vec![format!("no process works on it; to continue it, and decide then: {line}")],
+        Some(left) => vec![left.undecided()],
         None => commands_of(wait, stores),
     };
     let lines = card.trim_end().lines().map(str::to_owned).chain(commands.iter().map(|command| visible(command)));
@@ -155,8 +156,8 @@ pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
     let (mut text, now) = (String::new(), Env::system().now().wall);
     for (wait, store) in &found {
         let (run, kind) = (wait.run(), waits::line(wait, now).0);
-        let left = continuation_if_left(store, run, &stores).await?;
-        let card = shown_card(wait, Detail::Whole, &stores, left.as_deref());
+        let left = Left::if_left(store, run, &stores).await?;
+        let card = shown_card(wait, Detail::Whole, &stores, left.as_ref());
         let of = match asking_run(store, run).await? {
             of if of == run => short(run),
             of => format!("{}  in a turn at another board, which is {} there", short(of), short(run)),
@@ -290,17 +291,42 @@ async fn respond(
         None => ask_heir(&store, request, Some(&body)).await,
     };
     let answer = match asked {
-        // Its board is gone, and no other one has taken the run over.
-        Err(_) if store.board_of(run).await?.is_none() && read(&store, run).await?.result().is_none() => None,
-        answer => answer?,
-    };
-    let Some(answer) = answer else {
-        let line = visible(&continuation(&store, run, &stores).await?);
-        let text = format!("no process works on run {}; to continue it, and decide then: {line}", short(run));
-        return Err(Failure::new(Exit::Unavailable, text));
+        Ok(Some(answer)) => answer,
+        Ok(None) => return Err(undecided(&Left::of(&store, run, &stores).await?, run)),
+        Err(failure) => return Err(not_decided(&store, run, &stores, failure).await?),
     };
     let done = missing(&wait, &answer).unwrap_or_else(|| done.to_owned());
     Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
+}
+
+/// That nothing can be decided about a run that no process works on.
+fn undecided(left: &Left, run: RunId) -> Failure {
+    let (run, remedy) = (short(run), left.remedy(", and decide then"));
+    Failure::new(
+        Exit::Unavailable,
+        match left.agents.is_empty() {
+            true => format!("no process works on run {run}; {remedy}"),
+            false => format!("run {run} {}\n    {remedy}", left.why()),
+        },
+    )
+}
+
+/// Why nothing was decided, with what to start if the run waits for a board that has its agents.
+async fn not_decided(store: &Store, run: RunId, stores: &Stores, failure: Failure) -> Result<Failure, Failure> {
+    if failure.exit() != Exit::Unavailable {
+        return Ok(failure);
+    }
+    let fold = read(store, run).await?;
+    if fold.result().is_some() {
+        return Ok(failure);
+    }
+    let Some(board) = store.board_of(run).await? else {
+        // Its board is gone, and no other one has taken the run over.
+        return Ok(undecided(&Left::of(store, run, stores).await?, run));
+    };
+    let agents = store.agents_lacking(&fold, Some(&*board)).await?;
+    let remedy = to_serve(&agents, "", &command_line("serve", stores.named()));
+    Ok(if agents.is_empty() { failure } else { failure.with(&format!("    {remedy}")) })
 }
 
 /// How many people have approved and how many more have to, while more have to.

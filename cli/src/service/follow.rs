@@ -19,6 +19,7 @@ use crate::apart::{End, apart};
 use crate::command_line::{command_line, limits_option};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, output_text};
+use crate::person;
 use crate::quote::quoted;
 use crate::retry::{advice, without_limits};
 use crate::run_names::short;
@@ -31,6 +32,7 @@ use super::arguments::{Cancel, Status, Wait};
 use super::boards::{ask_board, of_other};
 use super::decide::{Detail, shown_card, shown_wait};
 use super::following::{Following, Seen};
+use super::left::Left;
 
 /// How long the process that works on a run may take to answer a question about it.
 const MAX_WAIT: Duration = Duration::from_secs(2);
@@ -78,9 +80,9 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let fold = read_with_placed(&store, run).await?;
     let now = Env::system().now().wall;
     let is_open = fold.result().is_none();
-    let to_continue = if is_open { continuation_if_left(&store, run, &stores).await? } else { None };
+    let left = if is_open { Left::if_left(&store, run, &stores).await? } else { None };
     // It is not known of a copy of a store.
-    let is_worked_on = (is_open && !store.is_copy()).then_some(to_continue.is_none());
+    let is_worked_on = (is_open && !store.is_copy()).then_some(left.is_none());
     let is_stale = if is_worked_on == Some(true) { is_stale(&store, run).await } else { None };
     let mut text = format!("{}  {}: {}", short(run), fold.submission().agent, list::status(&fold, now));
     text.push_str(if is_stale == Some(true) { STALE } else { "\n" });
@@ -91,11 +93,12 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
         let why = why(result, advice.as_deref());
         [Some(why), advice].iter().flatten().for_each(|line| text.push_str(&format!("    {line}\n")));
     }
-    if let Some(line) = to_continue.as_ref().filter(|_| cards.is_empty()) {
-        text.push_str(&format!("    no process works on it; to continue it: {}\n", visible(line)));
+    if let Some(left) = left.as_ref().filter(|_| cards.is_empty()) {
+        text.push_str(&format!("    {}; {}\n", left.why(), left.remedy("")));
     }
     let mut json = shown(&fold);
-    (json["is_worked_on"], json["to_continue"]) = (json!(is_worked_on), json!(to_continue));
+    (json["is_worked_on"], json["to_continue"]) = (json!(is_worked_on), json!(left.as_ref().map(|it| &it.to_continue)));
+    json["waits_for_agents"] = json!(left.as_ref().map(|it| &it.agents).filter(|agents| !agents.is_empty()));
     json["is_stale"] = json!(is_stale);
     Ok(Page::new(text, json))
 }
@@ -108,8 +111,8 @@ async fn cards(store: &Store, fold: &Run, stores: &Stores) -> Result<String, Fai
         if run != fold.submission().run {
             cards.push_str(&format!("    in a turn at another board, which is {} there:\n", short(run)));
         }
-        let left = continuation_if_left(store, run, stores).await?;
-        cards.push_str(&shown_card(&wait, Detail::Brief, stores, left.as_deref()));
+        let left = Left::if_left(store, run, stores).await?;
+        cards.push_str(&shown_card(&wait, Detail::Brief, stores, left.as_ref()));
     }
     Ok(cards)
 }
@@ -120,25 +123,6 @@ async fn is_stale(store: &Store, run: RunId) -> Option<bool> {
     let path = format!("/v1/delegations/{run}");
     let (_, shown) = timeout(MAX_WAIT, board.request("GET", &path, None)).await.ok()?.ok()?;
     shown["is_stale"].as_bool()
-}
-
-/// The command line that continues a run, if no process works on it; `None` also of a copy of a store, where that is not known.
-pub(super) async fn continuation_if_left(
-    store: &Store,
-    run: RunId,
-    stores: &Stores,
-) -> Result<Option<String>, Failure> {
-    match store.is_copy() || store.board_of(run).await?.is_some() {
-        true => Ok(None),
-        false => continuation(store, run, stores).await.map(Some),
-    }
-}
-
-/// The command line that continues a run that no process works on.
-pub(super) async fn continuation(store: &Store, run: RunId, stores: &Stores) -> Result<String, Failure> {
-    let history = store.history(run).await.map_err(Failure::of)?;
-    let fold = list::folded(history.clone()).map_err(|why| Failure::failed(format!("run {}: {why}", short(run))))?;
-    Ok(hints::resumption_of_left(&fold, &history, stores.named()))
 }
 
 /// A run as JSON (docs/json-output.md).
@@ -208,12 +192,13 @@ pub(super) fn left(
 
 /// The error of a run that no process works on.
 pub(super) async fn abandoned(store: &Store, run: RunId, stores: &Stores) -> Result<Failure, Failure> {
-    let id = short(run);
-    let resume = continuation(store, run, stores).await?;
-    let [resume, cancel] = [resume, command_line(&format!("cancel {id}"), stores.named())].map(|line| visible(&line));
-    let text = format!(
-        "no process works on run {id}, and it has not ended\n    to continue it: {resume}\n    to cancel it: {cancel}"
-    );
+    let (id, left) = (short(run), Left::of(store, run, stores).await?);
+    let why = match left.agents.is_empty() {
+        true => format!("no process works on run {id}, and it has not ended"),
+        false => format!("run {id} {}", left.why()),
+    };
+    let cancel = visible(&command_line(&format!("cancel {id}"), stores.named()));
+    let text = format!("{why}\n    {}\n    to cancel it: {cancel}", left.remedy(""));
     Ok(Failure::new(Exit::Unavailable, text))
 }
 
@@ -286,10 +271,21 @@ pub(super) async fn cancel(arguments: &Cancel) -> Result<Page, Failure> {
 }
 
 async fn cancel_here(store: &Store, run: RunId, reason: &str) -> Result<(), Failure> {
-    let reason = if reason.is_empty() { "cancelled at the command line" } else { reason };
+    // As a server records it.
+    let reason = if reason.is_empty() { format!("cancelled by {}", person::name()) } else { reason.to_owned() };
     let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).start().await;
     let board = board.map_err(Failure::of)?;
-    let cancelled = board.run(run).cancel(reason).await;
+    let cancelled = board.run(run).cancel(&reason).await;
+    // Otherwise another board has to look what this one has left.
+    let _ = timeout(MAX_WAIT, noted_as_ended(&board, run)).await;
     board.shutdown().await;
     cancelled.map(drop).map_err(Failure::of)
+}
+
+/// Returns once the store lists the run as ended, which it does after the last record.
+async fn noted_as_ended(board: &Callboard, run: RunId) {
+    const LOOK_AGAIN: Duration = Duration::from_millis(20);
+    while board.unfinished_runs().await.is_ok_and(|open| open.iter().any(|open| open.id() == run)) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }

@@ -21,7 +21,7 @@ use crate::stores::store::Store;
 use super::arguments::Inbox;
 use super::boards::{answer_of_service, ask_board, ask_service, is_unsent, of_service, without_server};
 use super::decide::AllWaits;
-use super::follow::continuation_if_left;
+use super::left::Left;
 
 /// The most items of a page of the server.
 const PAGE: usize = 200;
@@ -37,7 +37,7 @@ enum Place {
     Server,
     /// Another process, which works on this store.
     Board(Arc<Store>, Arc<str>),
-    /// None works on its run: the command line that continues it.
+    /// None works on its run: why nothing can be decided, and what continues it.
     Left(String),
 }
 
@@ -149,9 +149,7 @@ impl Listed {
         let mut text = folded(&text);
         let mut line = |line: String| text.push_str(&format!("{:LABEL$}{line}\n", ""));
         match &self.place {
-            Place::Left(continuation) => {
-                line(format!("no process works on it; to continue it, and decide then: {}", visible(continuation)));
-            }
+            Place::Left(why) => line(why.clone()),
             // Whoever reads it may not decide.
             Place::Server | Place::Board(..) if self.item["may_not"].is_string() => {}
             Place::Server | Place::Board(..) => {
@@ -202,10 +200,7 @@ impl AllItems {
         for (wait, store) in found.into_iter().filter(|(wait, _)| !known.contains(&wait.id().to_string())) {
             let place = match store.board_of(wait.run()).await? {
                 Some(board) => Place::Board(Arc::clone(&store), board),
-                None => {
-                    let left = continuation_if_left(&store, wait.run(), stores).await?;
-                    Place::Left(left.unwrap_or_default())
-                }
+                None => Place::Left(Left::of(&store, wait.run(), stores).await?.undecided()),
             };
             let mut item = Item::of_pending(&wait).json();
             if let Ok(fold) = super::follow::read(&store, wait.run()).await {
@@ -368,9 +363,8 @@ async fn decide(listed: &Listed, stores: &Stores, mut decision: Value) -> Result
     decision["id"] = listed.item["id"].clone();
     let body = json!({ "decisions": [decision] });
     let answer = match &listed.place {
-        Place::Left(line) => {
-            let detail = format!("no process works on its run; to continue it, and decide then: {line}");
-            return Ok(json!({ "id": listed.id(), "problem": { "code": "unavailable", "detail": detail } }));
+        Place::Left(why) => {
+            return Ok(json!({ "id": listed.id(), "problem": { "code": "unavailable", "detail": why } }));
         }
         Place::Server => ask_service(stores, ("POST", PATH), Some(&body)).await?,
         Place::Board(store, board) => ask_board(store, board, ("POST", PATH), Some(&body)).await?,

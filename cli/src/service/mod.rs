@@ -11,6 +11,7 @@ mod follow;
 mod following;
 mod inbox;
 mod knowing;
+pub(crate) mod left;
 mod letters;
 pub(crate) mod matrix;
 mod mcp;

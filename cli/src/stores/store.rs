@@ -1,5 +1,6 @@
 //! One store, and the runs in it.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, DirEntry};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use callboard::actors::approvals::Decider;
 use callboard::messages::{
-    ApprovalId, BoardEntry, Decision, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible,
+    AgentName, ApprovalId, BoardEntry, Decision, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible,
 };
 use callboard::runtime::{BuildError, ConversationsHandle};
 use callboard::storage::{Journal, Key, Storage, StorageError};
@@ -183,6 +184,18 @@ impl Store {
     pub(crate) async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, Failure> {
         self.check_has_boards()?;
         self.journal.board_of(run).await.map_err(Failure::of)
+    }
+
+    /// The agents that an open run waits for while no board works on it, of the boards on a database that live, without `but`; none where all
+    /// boards are processes of one machine, of which a command continues what another has left.
+    pub(crate) async fn agents_lacking(&self, run: &Run, but: Option<&str>) -> Result<BTreeSet<AgentName>, Failure> {
+        if !self.is_database() {
+            return Ok(BTreeSet::new());
+        }
+        let boards = self.boards().await?;
+        let living =
+            boards.iter().filter(|board| !board.left.is_zero() && but.is_none_or(|but| *board.info.id != *but));
+        Ok(run.agents_lacking(living.map(|board| &board.info)))
     }
 
     fn check_has_boards(&self) -> Result<(), Failure> {

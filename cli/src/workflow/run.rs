@@ -100,7 +100,7 @@ pub(crate) async fn resume(
         return Ok(End::not_begun());
     };
     let session = Session::start(agents, Some(kept), execution).await?;
-    let run = session.board.take_up(loaded.id).await;
+    let run = session.take_up(loaded.id).await;
     restart_turns(&session.board, &run).await;
     let mut follower = Follower::new(loaded.rules.state.clone());
     let begun = session.resume(&run, &mut follower, &chosen, &resume).await;

@@ -26,6 +26,7 @@ use crate::process::End;
 use crate::retry::advice;
 use crate::run_names::short;
 use crate::service::boards::Reachable;
+use crate::service::left::take_up;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
@@ -80,6 +81,14 @@ impl<'a> Session<'a> {
         let spans = telemetry::start(&board, agents.models);
         let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
         Ok(Self { board, kept, execution, watch: agents.watch, spans, _reachable: reachable })
+    }
+
+    /// Has the board continue a run of its store.
+    pub(super) async fn take_up(&self, run: RunId) -> RunHandle {
+        match &self.kept {
+            Some((stores, store)) => take_up(&self.board, run, (stores, store)).await,
+            None => self.board.take_up(run).await,
+        }
     }
 
     /// Resumes these nodes, and shows the state of the run.

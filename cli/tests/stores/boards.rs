@@ -101,24 +101,18 @@ fn runs_of_a_board_that_was_killed_are_decided_by_who_waits_for_its_heir_or_canc
         let rows: Vec<Value> = on(&c, &store, &["boards", "--json"]).parsed();
         rows.into_iter().find(|row| row["board"] == "a")
     };
+    let heirs = project("clerk", PUBLISHES);
+    add_python_agent(&heirs.folder, "asker", ASKS);
+    let heir = serve(&heirs, &store, "heir");
     // While its lease lasts.
-    let answering = command_on(&c, &store, &["answer", &answered, "this one"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let gone = until(|| board().filter(|row| row["is_gone"] == true));
-    assert_eq!(gone["runs"], 3, "it has left them");
-    // While no board has it.
-    let approving =
-        command_on(&c, &store, &["approve", &approved]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let [answering, approving] = [&["answer", &answered, "this one"][..], &["approve", &approved]].map(|arguments| {
+        command_on(&c, &store, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    until(|| board().filter(|row| row["is_gone"] == true && row["runs"] == 1));
     let cancelled = on(&c, &store, &["cancel", &lone, "--reason", "not needed"]);
     assert!(done(&cancelled).out.contains("is cancelled"), "{}", cancelled.out);
     let status = done(&on(&c, &store, &["status", &lone, "--json"])).json();
     assert_eq!((&status["state"], &status["result"]["outcome"]["reason"]), (&json!("cancelled"), &json!("not needed")));
-    let heirs = project("clerk", PUBLISHES);
-    add_python_agent(&heirs.folder, "asker", ASKS);
-    let heir = serve(&heirs, &store, "heir");
     for (child, begins) in [(answering, "answered: "), (approving, "approved: ")] {
         let printed: Printed = child.wait_with_output().unwrap().into();
         assert!(done(&printed).out.starts_with(begins), "{} {}", printed.out, printed.error);

@@ -13,6 +13,7 @@ mod frozen;
 #[cfg(target_os = "linux")]
 mod holders;
 mod inspect;
+mod missing;
 #[path = "../../../crates/callboard-postgres/tests/support/mod.rs"]
 mod postgres;
 mod project;

@@ -315,7 +315,9 @@ impl From<AnswerError> for Problem {
             | AnswerError::HasApproved { .. } => ProblemCode::Conflict,
             AnswerError::NotInGroup { .. } | AnswerError::OfRequester { .. } => ProblemCode::DecisionsRefused,
             AnswerError::Storage(error) => return Self::of_store(error),
-            AnswerError::Unacknowledged(_) | AnswerError::NotHere(_) => ProblemCode::Unavailable,
+            AnswerError::Unacknowledged(_) | AnswerError::NotHere(_) | AnswerError::NotHosted { .. } => {
+                ProblemCode::Unavailable
+            }
             AnswerError::Panicked(_) => return Self::internal(&error),
             _ => ProblemCode::Refused,
         };

@@ -138,7 +138,8 @@ impl Sendable for AnswerError {
             | Self::Panicked(_)
             | Self::Unacknowledged(_)
             | Self::Storage(_)
-            | Self::NotHere(_) => self,
+            | Self::NotHere(_)
+            | Self::NotHosted { .. } => self,
         }
     }
 }

@@ -33,6 +33,14 @@ impl Journal {
         .boxed()
     }
 
+    /// Whether a board has runs that are to be deleted once it is gone.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn has_memory_runs(&self, board: &str) -> Result<bool, StorageError> {
+        Ok(!self.storage.scan(&Key::new([MEMORY, board]).children(), None, 1).await?.is_empty())
+    }
+
     /// Forgets the runs of a board that is gone which were in its memory only.
     ///
     /// # Errors

@@ -231,10 +231,37 @@ pub enum AnswerError {
     /// No board works on the run that waits for it: its board is gone, and no other one has taken it over.
     #[error("no board works on run {0}, which waits for this")]
     NotHere(RunId),
+    /// No board that lives can decide it: the one that works on the run is gone, or does not answer, and no other one has the agents of the
+    /// run's open turns.
+    #[error("{}", not_hosted(*run, agents, silent.as_deref()))]
+    NotHosted {
+        /// The run that waits for this, and for a board.
+        run: RunId,
+        /// The agents that the run waits for ([`Run::agents_lacking`](crate::supervision::runs::Run::agents_lacking)).
+        agents: BTreeSet<AgentName>,
+        /// The name of the board that works on the run, if its lease lasts and it does not answer. It does what it was asked for if it
+        /// continues in time.
+        silent: Option<Arc<str>>,
+    },
     /// A value is nested too deeply to be stored, or the name of the person or the reason is too long.
     #[error(transparent)]
     #[serde(skip)]
     OverLimit(#[from] OverLimit),
+}
+
+fn not_hosted(run: RunId, agents: &BTreeSet<AgentName>, silent: Option<&str>) -> String {
+    let names: Vec<String> = agents.iter().map(|agent| format!("`{}`", visible(agent.as_str()))).collect();
+    let names = names.join(" and ");
+    match silent {
+        None => format!(
+            "no board works on run {run}, which waits for one that has {names}: start such a board, and decide then"
+        ),
+        Some(board) => format!(
+            "board {}, which works on run {run}, does not answer, and no other board has {names}: start one that does, and decide then; if that \
+             board continues before its lease has ended, it takes this decision",
+            visible(board)
+        ),
+    }
 }
 
 fn not_open(id: &PendingId) -> String {

@@ -6,6 +6,7 @@
 //! - `plan`: how a run follows its workflow.
 //! - `tally`, `tools`, `consents`, `agents`: its use of limits and of tools, consent for the whole run, and its dynamic agents.
 //! - `views`, `waiting`, `people`: what a turn sees, what turns wait for, and what people are asked. `placed`: turns at other boards.
+//! - `heirs`: which boards can continue it.
 
 mod agents;
 mod branch;
@@ -14,6 +15,7 @@ mod control;
 mod effect;
 mod ending;
 mod fold;
+mod heirs;
 mod people;
 mod placed;
 mod plan;
