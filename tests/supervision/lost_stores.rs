@@ -62,3 +62,18 @@ async fn a_session_that_others_have_ended_is_named() {
     let loss = loss(&board).await;
     assert!(loss.contains("others took it for gone"), "{loss}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_write_finds_ended_is_named_with_the_reason_that_a_renewal_has() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let board = asker(store.board(&env)).start().await.unwrap();
+    let session = board.boards().await.unwrap()[0].session;
+    store.end_session(SessionId(session), false).await.unwrap();
+    let reason = "the timeline of the server has changed";
+    store.why_ended.set(reason).unwrap();
+    // Before the next renewal.
+    assert!(board.submit(Task::new("x")).await.is_err());
+    board.ended().await;
+    assert_eq!(board.store_loss().as_deref(), Some(reason));
+}

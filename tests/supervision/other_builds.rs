@@ -202,3 +202,25 @@ async fn a_run_whose_records_are_of_a_newer_format_is_left_to_others() {
         board.shutdown().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_row_among_its_letters_that_is_none_stays_and_holds_up_no_letter() {
+    let (log, _logging) = Log::begin();
+    let world = World::new();
+    let board = asker(world.board()).name("one").start().await.unwrap();
+    let id = board.boards().await.unwrap()[0].info.id.clone();
+    for row in [&["mail", &id, "soon"][..], &["mail", &id]] {
+        let odd = Put::new(Key::new(row.iter().copied()), b"x"[..].into());
+        world.storage.put_if_revision(odd).await.unwrap();
+    }
+    let other = asker(world.board()).name("other").start().await.unwrap();
+    let (run, _) = asked(&board).await;
+    // By letters.
+    comes_true(async || other.people().pending().await.len() == 1).await;
+    assert!(other.run(run.id()).cancel("not needed").await.unwrap());
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(letters_to(&world, &id).await, 2, "what is no letter stays");
+    other.shutdown().await;
+    board.shutdown().await;
+    assert_eq!(log.lines(&format!("row=mail/{id}/soon")).len(), 2, "each board says it once");
+}

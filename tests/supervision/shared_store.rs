@@ -1,7 +1,7 @@
 //! A store that several processes share, whose sessions can be neither renewed nor given up while it is mute.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard::env::Env;
@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) reads_of_many: AtomicU32,
     /// Whether a call that reads several journals at once panics.
     pub(crate) panics_at_many: AtomicBool,
+    /// Why sessions have ended, as renewals are told and other writes are not.
+    pub(crate) why_ended: OnceLock<&'static str>,
 }
 
 impl Shared {
@@ -32,7 +34,8 @@ impl Shared {
         let [note_scans, reads, reads_of_many] = [0; 3].map(AtomicU32::new);
         let [is_mute, panics_at_many] = [false; 2].map(AtomicBool::new);
         let inside = Memory::new(env.clock());
-        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many, panics_at_many })
+        let why_ended = OnceLock::new();
+        Arc::new(Self { inside, is_mute, note_scans, reads, reads_of_many, panics_at_many, why_ended })
     }
 
     pub(crate) fn board(self: &Arc<Self>, env: &Env) -> Builder {
@@ -81,6 +84,10 @@ impl Storage for Shared {
     fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
         if self.is_mute.load(Ordering::Relaxed) {
             return Box::pin(std::future::pending());
+        }
+        if let Some(detail) = self.why_ended.get() {
+            let detail = (*detail).to_owned();
+            return Box::pin(std::future::ready(Err(StorageError::Stopped { detail })));
         }
         self.inside.renew_session(id, about)
     }

@@ -132,6 +132,19 @@ async fn stop(boards: impl IntoIterator<Item = Callboard>) {
     }
 }
 
+/// A question of this board passes from the channel that has asked it to the next one, by which it is approved.
+async fn passes_on(owner: &Callboard, bell: &Bell, next: &Bell) {
+    let (run, id) = ask(owner).await;
+    bell.has_noted("asked").await;
+    assert!(next.notes().is_empty());
+    next.has_noted("asked").await;
+    tokio::time::sleep(GONE).await;
+    assert_eq!((next.shows(), next.notes()), (vec![id], vec!["asked".to_owned()]));
+    next.decider().approve(id, "ann").await.unwrap();
+    assert_eq!(output(&run).await, json!("\"hello\""));
+    next.has_noted("ann").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_other_board_that_has_the_channel_asks_and_a_decision_by_it_reaches_the_run() {
     let world = World::new();
@@ -182,15 +195,7 @@ async fn the_next_board_asks_when_the_one_that_asked_is_gone() {
     let bell = Bell::new("bell");
     let first = hanging(&world).channel(bell.clone()).start().await.unwrap();
     let (second, next) = with_channel(&world, "bell").await;
-    let (run, id) = ask(&owner).await;
-    bell.has_noted("asked").await;
-    assert!(next.notes().is_empty());
-    next.has_noted("asked").await;
-    tokio::time::sleep(GONE).await;
-    assert_eq!(next.notes(), ["asked"]);
-    next.decider().approve(id, "ann").await.unwrap();
-    assert_eq!(output(&run).await, json!("\"hello\""));
-    next.has_noted("ann").await;
+    passes_on(&owner, &bell, &next).await;
     stop([owner, second, first]).await;
 }
 
@@ -375,15 +380,8 @@ async fn the_next_board_asks_when_the_channel_of_the_one_that_asked_has_failed_f
     let (first, bell) = with_channel(&world, "bell").await;
     bell.seen.lock().panics = u32::MAX;
     let (second, next) = with_channel(&world, "bell").await;
-    let (run, id) = ask(&owner).await;
-    bell.has_noted("asked").await;
-    assert!(next.notes().is_empty());
-    next.has_noted("asked").await;
-    tokio::time::sleep(GONE).await;
-    assert_eq!((bell.shows(), next.shows()), (vec![], vec![id]));
-    next.decider().approve(id, "ann").await.unwrap();
-    assert_eq!(output(&run).await, json!("\"hello\""));
-    next.has_noted("ann").await;
+    passes_on(&owner, &bell, &next).await;
+    assert!(bell.shows().is_empty());
     stop([owner, first, second]).await;
 }
 

@@ -3,8 +3,6 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::visible;
-
 use crate::exit::Exit;
 use crate::knowledge::stored;
 use crate::page::{Failure, Page, count, shown_path};
@@ -44,8 +42,7 @@ pub(crate) async fn check(of: &Stores) -> Result<Page, Failure> {
             }
         }
         let mut notes = Vec::new();
-        for (key, why) in store.unreadable_notes().await? {
-            let key = visible(&key.segments().join("/"));
+        for (key, why) in store.unreadable_rows().await? {
             text.push_str(&format!("damaged: {key}: {why}\n"));
             notes.push(json!({ "key": key, "error": why }));
         }

@@ -7,6 +7,7 @@ mod context;
 mod costs;
 mod decide;
 pub(crate) mod email;
+mod ending;
 mod follow;
 mod following;
 mod inbox;

@@ -54,14 +54,12 @@ use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswe
 use super::decide::{Detail, shown_card};
 use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
-use super::{email, matrix, on_store, telegram, webhooks};
+use super::{email, ending, matrix, on_store, telegram, webhooks};
 
 /// The most failures that are counted in the first line.
 const MAX_FAILURES: usize = 500;
 /// How often a server that starts looks whether the one before it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a server that has lost its store waits for what is under way before it ends.
-const WITHOUT_STORE: Duration = Duration::from_secs(2);
 
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
@@ -237,13 +235,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         store.close_or_note().await;
         served
     };
-    let ended = tokio::select! {
-        biased;
-        () = signals.next() => Ok(()),
-        served = end => served,
-        // What is under way waits for a store that may be away for long, and a server that has ended is started again.
-        () = tokio::time::sleep(WITHOUT_STORE), if has_lost_store => Ok(()),
-    };
+    let ended = ending::ended(end, signals.next(), has_lost_store).await;
     failure.map_or(ended, Err)?;
     Ok(Page::new(String::new(), Value::Null))
 }

@@ -13,7 +13,7 @@ use callboard::messages::{
     AgentName, ApprovalId, BoardEntry, Decision, Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible,
 };
 use callboard::runtime::{BuildError, ConversationsHandle};
-use callboard::storage::{Journal, Key, Storage, StorageError};
+use callboard::storage::{Journal, Storage, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError, Run};
 use callboard_postgres::Postgres;
 use callboard_shared_store::SharedStore;
@@ -175,9 +175,14 @@ impl Store {
         self.journal.boards_with_left().await.map_err(Failure::of)
     }
 
-    /// The notes about runs and the letters of boards that cannot be read, each with the reason.
-    pub(crate) async fn unreadable_notes(&self) -> Result<Vec<(Key, String)>, Failure> {
-        self.journal.unreadable_notes().await.map_err(Failure::of)
+    /// The notes about runs and the letters of boards that cannot be read, and rows of a database that no board has written, each by its name
+    /// with the reason.
+    pub(crate) async fn unreadable_rows(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut rows = self.journal.unreadable_notes().await.map_err(Failure::of)?;
+        if let Kind::Database(database) = &self.kind {
+            rows.extend(database.unreadable_rows().await.map_err(Failure::of)?);
+        }
+        Ok(rows)
     }
 
     /// The board of another process that works on a run, if one does.

@@ -7,7 +7,9 @@ use callboard::storage::Key;
 
 use crate::postgres::connect;
 
-use super::database::{database, done, on, project, serve};
+use crate::support::serving::Serving;
+
+use super::database::{boards, command_on, database, done, on, project, sent, serve, until};
 
 /// What these statements do in the database.
 fn execute(store: &str, statements: &str, parameters: &[&[u8]]) {
@@ -59,7 +61,7 @@ fn a_check_of_a_store_reports_rows_that_cannot_be_read() {
     let a = project("coder", "end(turn, 'done')\n");
     done(&on(&a, &store, &["store", "migrate"]));
     assert!(done(&on(&a, &store, &["store", "check"])).out.contains("0 runs, no damage"));
-    for key in [&["open", "nobody"][..], &["mail", "board", "hello"]] {
+    for key in [&["open", "nobody"][..], &["mail", "board", "019a0000000070008000000000000001"]] {
         let key = Key::new(key.iter().copied());
         execute(&store, "INSERT INTO callboard.entries (key, revision, value) VALUES ($1, 1, 'x')", &[key.as_bytes()]);
     }
@@ -71,6 +73,43 @@ fn a_check_of_a_store_reports_rows_that_cannot_be_read() {
     let rows: Vec<Value> = on(&a, &store, &["store", "check", "--json"]).parsed();
     let notes = rows.iter().find_map(|row| row["notes"].as_array()).unwrap();
     assert_eq!(notes[0], json!({ "key": "open/nobody", "error": "its key names no run" }));
+}
+
+#[test]
+fn rows_whose_names_are_not_those_of_keys_stop_no_board_and_are_reported_once() {
+    let store = database("unnamed", "postgres");
+    let a = project("coder", "end(turn, 'done')\n");
+    done(&on(&a, &store, &["store", "migrate"]));
+    let families: [&[&str]; 3] = [&["open"], &["listed"], &["mail", "gone"]];
+    let names = families.map(|family| [Key::new(family.iter().copied()).as_bytes(), b"\xff"].concat());
+    for name in &names {
+        execute(&store, "INSERT INTO callboard.entries (key, revision, value) VALUES ($1, 1, 'x')", &[name]);
+    }
+    let gone = json!({ "id": "gone", "build": "0.1.0", "letters": 1, "agents": [] }).to_string();
+    execute(&store, "SELECT callboard.begin_session('gone', $1, 0, 'x', NULL)", &[gone.as_bytes()]);
+    let mut command = command_on(&a, &store, &["serve", "--listen", "127.0.0.1:0", "--name", "a"]);
+    let board = Serving::of(command.env("CALLBOARD_LOG", "warn"));
+    let run = sent(&a, &store, "coder");
+    assert_eq!(done(&on(&a, &store, &["wait", &run])).out, "done\n");
+    assert_eq!(done(&on(&a, &store, &["runs", "list", "--json"])).parsed::<Vec<Value>>().len(), 1);
+    // The look for boards that are gone reads the notes of open runs and the letters to that board.
+    until(|| (boards(&a, &store) == [("a".to_owned(), true, false)]).then_some(()));
+    let checked = on(&a, &store, &["store", "check"]);
+    assert_eq!(checked.code, Some(1), "{}", checked.error);
+    assert!(checked.out.contains("1 run, 3 damaged"), "{}", checked.out);
+    let stopped = board.stop();
+    for (family, name) in families.iter().zip(&names) {
+        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let line = format!(
+            "damaged: \\x{name}: its name in the table entries is not that of a key; delete the row, which no board has written\n"
+        );
+        assert!(checked.out.contains(&line), "{}", checked.out);
+        let report = format!("is left out; `callboard store check` lists all of them row=\\x{name}");
+        // Nobody has asked the server for the list of ended runs; it looks for old ones each minute.
+        let least = usize::from(*family != ["listed"]);
+        let count = stopped.error.matches(&report).count();
+        assert!((least..=1).contains(&count), "{count} times {report}: {}", stopped.error);
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod readers;
 mod reading;
 mod report;
 mod schema;
+mod skipped;
 mod store;
 mod thread;
 mod tls;

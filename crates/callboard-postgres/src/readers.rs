@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callboard::storage::{Entry, Key, Record, Sequence, StorageError};
+use callboard::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
 use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::watch;
@@ -19,7 +19,8 @@ use crate::feed::Feed;
 use crate::lane::unavailable;
 use crate::link::{Failure, Link, delays, shown};
 use crate::operation::to_server;
-use crate::reading::{self, Statements};
+use crate::reading::{self, Statements, TABLES, end_of};
+use crate::skipped::{self, Skipped};
 
 /// What all calls that read share.
 pub(crate) struct Readers {
@@ -31,7 +32,20 @@ pub(crate) struct Readers {
     /// The id of the lane, which no other handle has had.
     pub(crate) lane: watch::Receiver<i64>,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) skipped: Skipped,
 }
+
+/// The rows of one page: those whose names are under a prefix, after one.
+pub(crate) struct Page {
+    /// The table, for reports.
+    pub(crate) table: &'static str,
+    pub(crate) prefix: KeyPrefix,
+    pub(crate) after: Option<Key>,
+    pub(crate) limit: usize,
+}
+
+/// How many names are read at once where all are.
+const NAMES: i64 = 4096;
 
 impl Readers {
     /// Asks until there is an answer, or the patience is over. The statement is one that may be made twice.
@@ -58,7 +72,66 @@ impl Readers {
         let (name, moment) = (key.as_bytes(), self.config.moment());
         let parameters = [(&name as _, Type::BYTEA), (&moment as _, Type::INT8)];
         let rows = self.rows(key, |statements| &statements.get, &parameters).await?;
-        Ok(rows.first().map(reading::entry).transpose()?.map(|(_, entry)| entry))
+        rows.first().map(|row| reading::entry(key, row)).transpose()
+    }
+
+    /// As many rows as are asked for, if there are. Those whose names are not keys are left out. The statement takes the bounds of the names,
+    /// the limit, and what `more` has.
+    pub(crate) async fn page<T>(
+        &self,
+        Page { table, prefix, after, limit }: Page,
+        statement: fn(&Statements) -> &str,
+        more: &[(&(dyn ToSql + Sync), Type)],
+        read: fn(Key, &Row) -> Result<T, StorageError>,
+    ) -> Result<Vec<T>, StorageError> {
+        let (begin, end) = (prefix.as_bytes(), end_of(&prefix));
+        let (mut found, mut after) = (Vec::new(), after.map(|key| key.as_bytes().to_vec()));
+        loop {
+            let wanted = limit - found.len();
+            let most = to_server(wanted as u64);
+            let bounds = [
+                (&begin as _, Type::BYTEA),
+                (&end as _, Type::BYTEA),
+                (&after as _, Type::BYTEA),
+                (&most as _, Type::INT8),
+            ];
+            let parameters: Vec<_> = bounds.into_iter().chain(more.iter().cloned()).collect();
+            let rows = self.rows(&Key::new([]), statement, &parameters).await?;
+            drop(parameters);
+            for row in &rows {
+                match reading::name(row)? {
+                    Some(key) => found.push(read(key, row)?),
+                    None => self.skipped.report(table, row.get(0)),
+                }
+            }
+            match rows.last() {
+                Some(last) if found.len() < limit && rows.len() == wanted => after = Some(last.get(0)),
+                Some(_) | None => return Ok(found),
+            }
+        }
+    }
+
+    /// Every row whose name is not a key, see [`skipped::shown`].
+    pub(crate) async fn unreadable(&self) -> Result<Vec<(String, String)>, StorageError> {
+        let mut unreadable = Vec::new();
+        for (at, (table, _)) in TABLES.into_iter().enumerate() {
+            // The empty name is that of a key.
+            let mut after: Vec<u8> = Vec::new();
+            loop {
+                let parameters = [(&after as _, Type::BYTEA), (&NAMES as _, Type::INT8)];
+                let rows = self.rows(&Key::new([]), |statements| &statements.names[at], &parameters).await?;
+                for row in &rows {
+                    if reading::name(row)?.is_none() {
+                        unreadable.push(skipped::shown(table, row.get(0)));
+                    }
+                }
+                match rows.last() {
+                    Some(last) => after = last.get(0),
+                    None => break,
+                }
+            }
+        }
+        Ok(unreadable)
     }
 
     /// Several values by one statement, or one by one if one of them cannot be read.
@@ -70,7 +143,16 @@ impl Readers {
         let moment = self.config.moment();
         let parameters = [(&names as _, Type::BYTEA_ARRAY), (&moment as _, Type::INT8)];
         let rows = self.rows(&Key::new([]), |statements| &statements.get_many, &parameters).await;
-        let found = rows.and_then(|rows| rows.iter().map(reading::entry).collect::<Result<HashMap<_, _>, _>>());
+        let found = rows.and_then(|rows| {
+            let mut found = HashMap::new();
+            for row in &rows {
+                if let Some(key) = reading::name(row)? {
+                    let entry = reading::entry(&key, row)?;
+                    found.insert(key, entry);
+                }
+            }
+            Ok(found)
+        });
         match found {
             Ok(found) => Ok(keys.iter().map(|key| Ok(found.get(key).cloned())).collect()),
             Err(StorageError::Corrupt { .. }) => Ok(join_all(keys.iter().map(|key| self.get(key))).await),

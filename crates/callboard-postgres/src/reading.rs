@@ -9,12 +9,17 @@ use tokio_postgres::Row;
 use crate::PostgresConfig;
 use crate::operation::from_server;
 
+/// The tables of values and of streams, with their columns of names.
+pub(crate) const TABLES: [(&str, &str); 2] = [("entries", "key"), ("streams", "stream")];
+
 /// The statements of one store.
 pub(crate) struct Statements {
     pub(crate) read: String,
     pub(crate) streams: String,
     pub(crate) get: String,
     pub(crate) scan: String,
+    /// The names in each of [`TABLES`].
+    pub(crate) names: [String; 2],
     pub(crate) get_many: String,
     pub(crate) read_many: String,
     pub(crate) begin_session: String,
@@ -44,9 +49,14 @@ impl Statements {
             scan: make(
                 "SELECT key, revision, expires, value FROM callboard.entries \
                  WHERE key >= $1 AND ($2::bytea IS NULL OR key < $2) AND ($3::bytea IS NULL OR key > $3) \
-                     AND (expires IS NULL OR expires > callboard.millis($4)) \
-                 ORDER BY key LIMIT $5",
+                     AND (expires IS NULL OR expires > callboard.millis($5)) \
+                 ORDER BY key LIMIT $4",
             ),
+            names: TABLES.map(|(table, name)| {
+                config.in_schema(&format!(
+                    "SELECT {name} FROM callboard.{table} WHERE {name} > $1 ORDER BY {name} LIMIT $2"
+                ))
+            }),
             get_many: make(
                 "SELECT key, revision, expires, value FROM callboard.entries \
                  WHERE key = ANY($1) AND (expires IS NULL OR expires > callboard.millis($2))",
@@ -111,24 +121,17 @@ pub(crate) fn records_of(streams: &[(Key, Sequence)], rows: &[Row]) -> Result<Ve
     Ok(records)
 }
 
-/// The name in the first column.
-pub(crate) fn name(row: &Row) -> Result<Key, StorageError> {
+/// The name in the first column; `None` if it is not that of a key.
+pub(crate) fn name(row: &Row) -> Result<Option<Key>, StorageError> {
     let bytes: &[u8] = row.try_get(0).map_err(|error| damaged(Key::new([]), error))?;
-    Key::from_bytes(bytes).ok_or_else(|| {
-        let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        damaged(
-            Key::new([]),
-            format!("the name \\x{name} of a row is not that of a key: delete the row, which no board has written"),
-        )
-    })
+    Ok(Key::from_bytes(bytes))
 }
 
-pub(crate) fn entry(row: &Row) -> Result<(Key, Entry), StorageError> {
-    let key = name(row)?;
+pub(crate) fn entry(key: &Key, row: &Row) -> Result<Entry, StorageError> {
     let read = || Ok((row.try_get::<_, i64>(1)?, row.try_get::<_, Option<i64>>(2)?, row.try_get::<_, &[u8]>(3)?));
     let (revision, expires, value) = read().map_err(|error: tokio_postgres::Error| damaged(key.clone(), error))?;
     let expires_at = expires.map(|at| Timestamp::from_millis(from_server(at)));
-    Ok((key, Entry { value: value.into(), revision: from_server(revision), expires_at }))
+    Ok(Entry { value: value.into(), revision: from_server(revision), expires_at })
 }
 
 pub(crate) fn session(row: &Row) -> SessionInfo {

@@ -19,8 +19,8 @@ use crate::batch::Waiting;
 use crate::lane::{Message, unavailable};
 use crate::link::stopped;
 use crate::operation::{Operation, from_server, to_server};
-use crate::readers::Readers;
-use crate::reading::{self, end_of};
+use crate::readers::{Page, Readers};
+use crate::reading;
 use crate::{ConnectError, PostgresConfig, thread};
 
 /// The bound of the queue of writes, in units of [`UNIT`] bytes: 128 MiB, or 16,384 small writes.
@@ -42,6 +42,7 @@ const LEAST_UNITS: u32 = 8;
 /// - When a standby was promoted, or a backup restored, acknowledged writes may be lost. All sessions have ended then, and no revision is
 ///   given out again.
 /// - Expired values are removed from time to time by every handle.
+/// - A row whose name is not that of a key is left out by everybody who reads, and reported once by each handle ([`Postgres::unreadable_rows`]).
 ///
 /// It works through PgBouncer in transaction mode: it uses no named statements and no state of a session. `LISTEN` does not work there: what
 /// other handles write is then found by a poll.
@@ -91,6 +92,15 @@ impl Postgres {
             // If the lane has ended, the store was closed.
             let _ = closed.await;
         }
+    }
+
+    /// The rows whose names are not those of keys, which no board has written and all leave out: each by its name as SQL has it, with what to do,
+    /// for people. Reads the names of all values and streams.
+    ///
+    /// # Errors
+    /// [`StorageError::Unavailable`] or [`StorageError::Stopped`].
+    pub async fn unreadable_rows(&self) -> Result<Vec<(String, String)>, StorageError> {
+        self.ask(|readers| Box::pin(async move { readers.unreadable().await })).await
     }
 
     /// Puts a write into the queue.
@@ -151,19 +161,9 @@ impl Storage for Postgres {
     }
 
     fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
-        let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
-        let (after, limit) = (after.map(|stream| stream.as_bytes().to_vec()), to_server(limit as u64));
+        let page = Page { table: "streams", prefix: prefix.clone(), after: after.cloned(), limit };
         self.ask(move |readers| {
-            Box::pin(async move {
-                let parameters = [
-                    (&begin as _, Type::BYTEA),
-                    (&end as _, Type::BYTEA),
-                    (&after as _, Type::BYTEA),
-                    (&limit as _, Type::INT8),
-                ];
-                let rows = readers.rows(&Key::new([]), |statements| &statements.streams, &parameters).await?;
-                rows.iter().map(reading::name).collect()
-            })
+            Box::pin(async move { readers.page(page, |statements| &statements.streams, &[], |key, _| Ok(key)).await })
         })
     }
 
@@ -195,20 +195,13 @@ impl Storage for Postgres {
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
-        let (begin, end) = (prefix.as_bytes().to_vec(), end_of(prefix));
-        let after = after.map(|key| key.as_bytes().to_vec());
-        let (moment, limit) = (self.config.moment(), to_server(limit as u64));
+        let page = Page { table: "entries", prefix: prefix.clone(), after: after.cloned(), limit };
+        let moment = self.config.moment();
         self.ask(move |readers| {
             Box::pin(async move {
-                let parameters = [
-                    (&begin as _, Type::BYTEA),
-                    (&end as _, Type::BYTEA),
-                    (&after as _, Type::BYTEA),
-                    (&moment as _, Type::INT8),
-                    (&limit as _, Type::INT8),
-                ];
-                let rows = readers.rows(&Key::new([]), |statements| &statements.scan, &parameters).await?;
-                rows.iter().map(reading::entry).collect()
+                let moment = [(&moment as _, Type::INT8)];
+                let entry = |key: Key, row: &Row| reading::entry(&key, row).map(|entry| (key, entry));
+                readers.page(page, |statements| &statements.scan, &moment, entry).await
             })
         })
     }

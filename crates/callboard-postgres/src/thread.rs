@@ -14,6 +14,7 @@ use crate::notices::Notices;
 use crate::readers::Readers;
 use crate::reading::Statements;
 use crate::schema::check_usable;
+use crate::skipped::Skipped;
 use crate::tls::Tls;
 use crate::watchers::Watchers;
 use crate::{ConnectError, PostgresConfig};
@@ -64,6 +65,7 @@ async fn serve(config: Arc<PostgresConfig>, report: oneshot::Sender<Result<Start
         sessions,
         lane: lane_id.clone(),
         feed: Arc::clone(&feed),
+        skipped: Skipped::default(),
     });
     let (messages, queue) = mpsc::unbounded_channel();
     let first = readers.links[0].clone();

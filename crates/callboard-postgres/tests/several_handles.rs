@@ -257,3 +257,44 @@ async fn a_pooler_that_mixes_the_transactions_of_several_handles_changes_nothing
         written.unwrap();
     }
 }
+
+#[tokio::test]
+async fn rows_whose_names_are_not_those_of_keys_are_left_out_of_full_pages_and_found() {
+    let (store, _, schema) = two().await;
+    let client = Server::of_this_process().client().await;
+    let mut odd = Vec::new();
+    for family in ["listed", "mail", "open"] {
+        let above = Key::new([family]);
+        for number in 0..4_u8 {
+            let good = above.child(&number.to_string());
+            store.put_if_revision(Put::new(good.clone(), [number][..].into())).await.unwrap();
+            store.append(Append::new(good.clone(), 0, [][..].into())).await.unwrap();
+            // Two after the key, before the next one.
+            odd.extend([0x01, 0xff].map(|last| [good.as_bytes(), &[last]].concat()));
+        }
+    }
+    for name in &odd {
+        let entry = format!("INSERT INTO {schema}.entries (key, revision, value) VALUES ($1, 1, '')");
+        client.execute(&entry, &[name]).await.unwrap();
+        client.execute(&format!("INSERT INTO {schema}.streams (stream, last) VALUES ($1, 1)"), &[name]).await.unwrap();
+    }
+    for family in ["listed", "mail", "open"] {
+        let above = Key::new([family]);
+        let all: Vec<Key> = (0..4).map(|number: u8| above.child(&number.to_string())).collect();
+        for limit in 0..6 {
+            for after in [None, Some(0), Some(2)] {
+                let wanted = all.iter().skip(after.map_or(0, |after| after + 1)).take(limit);
+                let wanted: Vec<&Key> = wanted.collect();
+                let after = after.map(|after| &all[after]);
+                let scanned = store.scan(&above.children(), after, limit).await.unwrap();
+                assert_eq!(scanned.iter().map(|(key, _)| key).collect::<Vec<_>>(), wanted);
+                let streams = store.streams(&above.children(), after, limit).await.unwrap();
+                assert_eq!(streams.iter().collect::<Vec<_>>(), wanted);
+            }
+        }
+    }
+    let found: Vec<String> = store.unreadable_rows().await.unwrap().into_iter().map(|(name, _)| name).collect();
+    let hex = |name: &Vec<u8>| name.iter().fold("\\x".to_owned(), |text, byte| format!("{text}{byte:02x}"));
+    let names: Vec<String> = odd.iter().map(hex).collect();
+    assert_eq!(found, [names.clone(), names].concat(), "in both tables");
+}

@@ -187,16 +187,15 @@ impl Boards {
     /// Takes a letter: a reply goes to who waits for it, and a question is answered. One that cannot be read is discarded.
     pub(super) fn receive(self: &Arc<Self>, key: Key, entry: Entry) {
         let boards = Arc::clone(self);
-        let reference = key.segments().last().and_then(|name| Uuid::try_parse(name).ok());
-        let letter = codec::decode::<Letter>(&entry.value).map_err(|error| error.to_string());
-        match letter.and_then(|letter| Ok((letter, reference.ok_or("its key has no reference")?))) {
-            Ok((Letter { content: Content::Reply(reply), .. }, reference)) => {
+        let Some((_, reference)) = self.journal.addressed(&key) else { return };
+        match codec::decode::<Letter>(&entry.value) {
+            Ok(Letter { content: Content::Reply(reply), .. }) => {
                 if let Some(waiting) = self.exchange.waiting.lock().remove(&reference) {
                     let _ = waiting.send(*reply);
                 }
                 self.discard(key, entry.revision, None);
             }
-            Ok((Letter { from, content: Content::Ask(ask) }, reference)) => {
+            Ok(Letter { from, content: Content::Ask(ask) }) => {
                 let is_full = {
                     let mut in_hand = self.exchange.in_hand.lock();
                     let is_full = in_hand.len() >= MOST_IN_HAND;
@@ -223,7 +222,7 @@ impl Boards {
             }
             Err(error) => {
                 count_refused_letter("unreadable");
-                tracing::warn!(%key, error, "a letter of another board cannot be read, and is refused");
+                tracing::warn!(%key, %error, "a letter of another board cannot be read, and is refused");
                 self.discard(key, entry.revision, None);
             }
         }

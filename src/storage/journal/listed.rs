@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use crate::messages::{AgentName, EndedRun, RunId, Timestamp};
 use crate::storage::{Key, StorageError, StorageFuture};
 
+use super::skipped::NOT_LISTED;
 use super::{Journal, PAGE};
 
 /// Notes below this key name the time of a submission counted down, and a run. A value under the key itself shows that the list
@@ -50,7 +51,7 @@ impl Journal {
         self.delete(key_of(submitted_at, run))
     }
 
-    /// The ended runs, the latest submission first: a page of them, after a run.
+    /// The ended runs, the latest submission first: a page of them, after a run. A row that cannot be read is left out, and reported once.
     ///
     /// # Errors
     /// What the store reports.
@@ -59,16 +60,31 @@ impl Journal {
         after: Option<(Timestamp, RunId)>,
         limit: usize,
     ) -> Result<Vec<EndedRun>, StorageError> {
-        let after = match after {
+        let mut after = match after {
             Some((submitted_at, run)) => key_of(submitted_at, run),
             // The note that the list is complete is no run.
             None => Key::new([LISTED]),
         };
-        let page = self.storage.scan(&Key::new([LISTED]).children(), Some(&after), limit).await?;
-        Ok(page.iter().filter_map(|(key, entry)| ended_run(key, &entry.value)).collect())
+        let mut ended = Vec::new();
+        loop {
+            let wanted = limit - ended.len();
+            let page = self.storage.scan(&Key::new([LISTED]).children(), Some(&after), wanted).await?;
+            let is_last = page.len() < wanted;
+            for (key, entry) in page {
+                match ended_run(&key, &entry.value) {
+                    Some(run) => ended.push(run),
+                    None => self.skipped.report(&key, NOT_LISTED),
+                }
+                after = key;
+            }
+            // A page that is shorter than asked for is the last one for whoever reads it.
+            if is_last || ended.len() == limit {
+                return Ok(ended);
+            }
+        }
     }
 
-    /// Removes the notes of runs that were submitted before a time and are gone.
+    /// Removes the notes of runs that were submitted before a time and are gone. A row that cannot be read stays.
     pub(super) async fn forget_listed_before(&self, time: Timestamp) -> Result<(), StorageError> {
         let prefix = Key::new([LISTED]).children();
         let last_before = Timestamp::from_millis(time.as_millis().saturating_sub(1));
@@ -80,7 +96,7 @@ impl Journal {
             let mut records = self.storage.read_many(&streams, 1).await?.into_iter();
             // A record that cannot be read is there.
             let mut is_gone = || records.next().is_some_and(|read| read.is_ok_and(|records| records.is_empty()));
-            let gone = page.iter().zip(runs).filter(|(_, run)| run.is_none() || is_gone());
+            let gone = page.iter().zip(runs).filter(|(_, run)| run.is_some() && is_gone());
             let gone = gone.map(|((key, entry), _)| self.delete_read(key.clone(), Some(entry.revision)));
             try_join_all(gone).await?;
             match page.last() {
@@ -112,10 +128,12 @@ fn key_of(submitted_at: Timestamp, run: RunId) -> Key {
     Key::new([LISTED, &*counted_down(submitted_at), &*run.0.as_simple().to_string()])
 }
 
+/// The place that a row has in the list: its key is the one under which the note of the run is found.
 fn place_of(key: &Key) -> Option<(Timestamp, RunId)> {
     let segments = key.segments();
     let counted_down: u64 = segments.get(1)?.parse().ok()?;
-    Some((Timestamp::from_millis(u64::MAX - counted_down), segments.get(2)?.parse().ok()?))
+    let (submitted_at, run) = (Timestamp::from_millis(u64::MAX - counted_down), segments.get(2)?.parse().ok()?);
+    (*key == key_of(submitted_at, run)).then_some((submitted_at, run))
 }
 
 pub(super) fn ended_run(key: &Key, value: &[u8]) -> Option<EndedRun> {

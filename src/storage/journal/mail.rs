@@ -1,17 +1,26 @@
 //! What boards keep for each other: letters, the agents that they host, and the project that the store belongs to.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use foldhash::HashSet;
 use futures::TryStreamExt;
+use uuid::Uuid;
 
 use crate::messages::{BoardAgent, BoardInfo};
-use crate::storage::{Expected, Key, KeyPrefix, Put, StorageError};
+use crate::storage::{Entry, Expected, Key, KeyPrefix, Put, StorageError};
 
 use super::Journal;
+use super::skipped::NO_LETTER;
 
 /// Where letters are, below it by the id of the receiver and the reference.
 pub(super) const MAIL: &str = "mail";
+
+/// The id of the receiver and the reference in the key of a letter.
+pub(super) fn letter_of(key: &Key) -> Option<(Arc<str>, Uuid)> {
+    let [_, board, reference] = <[String; 3]>::try_from(key.segments()).ok()?;
+    Some((board.into(), Uuid::try_parse(&reference).ok()?))
+}
 
 impl Journal {
     /// The key of a letter to a board.
@@ -24,12 +33,22 @@ impl Journal {
         Key::new([MAIL, board]).children()
     }
 
+    /// The receiver and the reference of a letter. A row among the letters that has none is left out, and reported once.
+    pub(crate) fn addressed(&self, key: &Key) -> Option<(Arc<str>, Uuid)> {
+        let addressed = letter_of(key);
+        if addressed.is_none() {
+            self.skipped.report(key, NO_LETTER);
+        }
+        addressed
+    }
+
     /// Deletes the letters to a board that is gone, which nobody reads any more.
     ///
     /// # Errors
     /// What the store reports.
     pub(crate) async fn discard_mail(&self, board: &str) -> Result<(), StorageError> {
-        let letters = self.entries(Self::mailbox(board));
+        let rows = self.entries(Self::mailbox(board));
+        let letters = rows.try_filter(|(key, _)| ready(self.addressed(key).is_some()));
         letters.try_for_each(|(key, entry)| self.delete_read(key, Some(entry.revision))).await
     }
 
@@ -39,8 +58,10 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn discard_mail_to_nobody(&self) -> Result<(), StorageError> {
-        let letters = self.entries(Key::new([MAIL]).children());
-        let letters: Vec<_> = letters.map_ok(|(key, entry)| (key, entry.revision)).try_collect().await?;
+        let rows = self.entries(Key::new([MAIL]).children());
+        let letter =
+            async |(key, entry): (Key, Entry)| Ok(self.addressed(&key).map(|(board, _)| (board, key, entry.revision)));
+        let letters: Vec<_> = rows.try_filter_map(letter).try_collect().await?;
         if letters.is_empty() {
             return Ok(());
         }
@@ -49,8 +70,8 @@ impl Journal {
         let boards: Option<HashSet<Arc<str>>> =
             sessions.iter().map(|session| Some(BoardInfo::read(&session.about)?.id)).collect();
         let Some(boards) = boards else { return Ok(()) };
-        for (key, revision) in letters {
-            if key.segments().get(1).is_none_or(|board| !boards.contains(board.as_str())) {
+        for (board, key, revision) in letters {
+            if !boards.contains(&board) {
                 self.delete_read(key, Some(revision)).await?;
             }
         }
@@ -133,8 +154,9 @@ mod tests {
         let here = BoardInfo { id: "here".into(), ..BoardInfo::default() };
         begin(&store, "a", &here.to_bytes()).await;
         let odd = begin(&store, "odd", b"as nobody reads it").await;
+        let reference = Uuid::from_u128(1).as_simple().to_string();
         for board in ["here", "gone"] {
-            let letter = Put::new(Journal::letter(board, "1"), b"x"[..].into());
+            let letter = Put::new(Journal::letter(board, &reference), b"x"[..].into());
             store.put_if_revision(letter).await.unwrap();
         }
         let left = async || {

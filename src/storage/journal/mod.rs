@@ -9,6 +9,7 @@ mod listed;
 mod mail;
 mod memory_runs;
 mod open;
+mod skipped;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
 pub(crate) use self::open::{Losses, Noted, OpenNote, newest_format};
 
+use self::skipped::Skipped;
 use super::codec::{self, CodecError, Payload, Stored};
 use super::{
     Append, Entry, Expected, Key, KeyPrefix, Put, Record, Revision, Rider, Sequence, Storage, StorageError,
@@ -116,6 +118,8 @@ const PAGE_OF_MANY: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Journal {
     storage: Arc<dyn Storage>,
+    /// The rows beside the journals that cannot be read and were reported.
+    skipped: Arc<Skipped>,
 }
 
 /// A run's journal as it was read.
@@ -158,7 +162,7 @@ impl Journal {
     /// Creates a handle that reads and writes the journals of the runs in `storage`.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage }
+        Self { storage, skipped: Arc::default() }
     }
 
     /// The store that it is in.

@@ -12,6 +12,7 @@ use crate::env::later_build;
 use crate::messages::{BoardEntry, BoardInfo, Durability, RunEvent, RunId};
 use crate::storage::{Entry, Expected, Key, Revision, Rider, Sequence, SessionInfo, StorageError, StorageFuture};
 
+use super::skipped::NO_RUN;
 use super::{Journal, OPEN, run_of};
 
 /// The newest format of records that this build reads, and the one in which it writes: with one format, every board reads that.
@@ -133,6 +134,11 @@ impl OpenNote {
     }
 }
 
+/// The run of a note: its key is the one under which the note of the run is found.
+pub(super) fn run_of_note(key: &Key) -> Option<RunId> {
+    run_of(key).filter(|run| *key == Journal::key_of(OPEN, *run))
+}
+
 impl Journal {
     /// Writes the first record of a run, with the note of [`Journal::mark_open`]: a board that starts on the store takes the run
     /// over, unless a board of the name `owner` works.
@@ -221,13 +227,17 @@ impl Journal {
         Ok(self.open_notes().await?.into_iter().map(|(run, _)| run).collect())
     }
 
-    /// The runs that have a note, with the boards that are in the notes.
+    /// The runs that have a note, with the boards that are in the notes. A row whose key names no run is left out, and reported once.
     ///
     /// # Errors
     /// What the store reports.
     pub(crate) async fn open_notes(&self) -> Result<Vec<(RunId, Arc<str>)>, StorageError> {
         let note = async |(key, entry): (Key, Entry)| {
-            Ok(run_of(&key).map(|run| (run, OpenNote::of_bytes(&entry.value).owner)))
+            let Some(run) = run_of_note(&key) else {
+                self.skipped.report(&key, NO_RUN);
+                return Ok(None);
+            };
+            Ok(Some((run, OpenNote::of_bytes(&entry.value).owner)))
         };
         self.entries(Key::new([OPEN]).children()).try_filter_map(note).try_collect().await
     }
