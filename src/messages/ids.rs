@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::{Builder, Uuid};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Names a run: a UUID of version 7, which sorts by the time of submission. Of its random bits, ten are the number of its cell
 /// ([`RunId::cell`]). A run that follows from something else has an id of version 8, so that it is begun once: [`RunId::of_hash`].
@@ -20,6 +21,13 @@ pub struct TurnId {
     pub run: RunId,
     /// The turn's number in the run, from 1; 0 in the id of a run that is a delegation ([`RequestId::of_run`]).
     pub number: u32,
+}
+
+impl TurnId {
+    /// The id of the run that the turn begins if its agent is a workflow: the same for all attempts.
+    pub(crate) fn workflow_run(self) -> RunId {
+        self.run.child(xxh3_128(format!("{self}/workflow").as_bytes()))
+    }
 }
 
 /// Names something that a turn asked for: a step, delegation, question, reservation or approval. Ordinals count from 0

@@ -10,11 +10,11 @@ use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 
 use super::reach::{LOOK_EVERY, TAKEN_OVER_WITHIN};
 use super::run_handle::{RunError, RunHandle};
-use super::workflow_agents::TURN_STOPPED;
 
 impl RunHandle {
     /// Stops the run: nothing of it runs past its next await. `false` when it has ended already. The reason has at most
-    /// (4,096) characters. A run that no board works on, also because none has its agents, is taken over by this one for that.
+    /// (4,096) characters. A run that no board works on, also because none has its agents, is taken over by this one for that. Its turns at
+    /// other boards are cancelled by the board that ends it.
     ///
     /// # Errors
     /// The reason is too long, the run is unknown, its journal cannot be read, its board cannot be asked, or this one has stopped before it
@@ -22,24 +22,6 @@ impl RunHandle {
     pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
         check_reason(reason)?;
         self.check_quarantine()?;
-        // Its turns elsewhere are cancelled with it, also those that nothing here waits for at the moment.
-        let placed = match self.read().await {
-            Ok(run) => self.placed_of(&run).await?,
-            Err(_) => Vec::new(),
-        };
-        let is_cancelled = self.cancel_alone(reason).await?;
-        if is_cancelled {
-            for turn in placed {
-                let cancelled = Box::pin(self.board.run(turn.id()).cancel(TURN_STOPPED)).await;
-                if let Err(error) = cancelled {
-                    tracing::warn!(run = %turn.id(), %error, "a turn at another board was not cancelled with its run");
-                }
-            }
-        }
-        Ok(is_cancelled)
-    }
-
-    async fn cancel_alone(&self, reason: &str) -> Result<bool, RunError> {
         let began_at = self.board.board.env.now().monotonic;
         loop {
             let ask = Ask::Cancel { run: self.id(), reason: reason.to_owned() };

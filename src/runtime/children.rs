@@ -10,7 +10,6 @@ use crate::supervision::runs::run::Run;
 use crate::supervision::runs::snapshot::load;
 
 use super::run_handle::{RunError, RunHandle};
-use super::workflow_agents;
 
 impl RunHandle {
     /// The runs that turns of this one have begun, in the order of the turns: because their agents are workflows, or because another board
@@ -23,7 +22,7 @@ impl RunHandle {
         let mut children = Vec::new();
         for number in turns {
             let turn = TurnId { run: self.id(), number };
-            for child in [workflow_agents::run_of(turn), PlacedTurn::run_of(turn)] {
+            for child in [turn.workflow_run(), PlacedTurn::run_of(turn)] {
                 if self.board.board.journal.has(child).await? {
                     children.push(self.board.run(child));
                 }

@@ -100,7 +100,9 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                 format!("{} s", settings.timings.offline_after.as_secs()),
                 time(LISTED_WITHIN),
                 time(TAKEN_OVER_WITHIN),
+                time(TAKEN_OVER_WITHIN),
                 "24 h if there is none".to_owned(),
+                Losses::MAX.to_string(),
             ],
         ),
     ]

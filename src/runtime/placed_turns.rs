@@ -20,8 +20,9 @@ use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::run::Run;
 
 use super::handle::{Board, Callboard, Lineage};
+use super::reach::TAKEN_OVER_WITHIN;
 use super::run_handle::{RunError, RunHandle};
-use super::workflow_agents::{Begun, command, not_begun};
+use super::workflow_agents::{TURN_STOPPED, command, not_begun};
 
 /// How long a turn at another board may take, if neither its run nor its delegation has a deadline.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -60,13 +61,23 @@ impl TurnsElsewhere for PlacedTurns {
         let board = callboard(&self.0);
         async move { board?.take_turn_elsewhere(turn).await }.boxed()
     }
+
+    fn cancel(&self, run: RunId) -> BoxFuture<'static, bool> {
+        let board = callboard(&self.0);
+        async move {
+            match board {
+                Ok(board) => board.cancel_turn_elsewhere(run).await,
+                Err(_) => false,
+            }
+        }
+        .boxed()
+    }
 }
 
 impl Callboard {
     /// Has a turn taken at a board that hosts its agent, as a run of its own there. It is known by the turn, so that a turn that is
-    /// begun again finds it.
+    /// begun again finds it. It is cancelled when the turn is over without its end, by the turn's run.
     pub(super) async fn take_turn_elsewhere(&self, turn: Turn) -> Result<Command, TurnError> {
-        let boards = &self.board.boards;
         let run = PlacedTurn::run_of(turn.own_id());
         let has_begun = turn.may_have_begun() && self.board.journal.has(run).await?;
         if turn.has_requests() && !has_begun {
@@ -76,52 +87,14 @@ impl Callboard {
             )));
         }
         let asked_for = self.asked_for(run, &turn);
-        let is_asked = !has_begun && self.board.check_is_here(turn.agent()).is_err();
-        let other = if is_asked { boards.hosting(turn.agent()) } else { None };
-        let mut asked = Asked { question: other.map(|other| boards.question(&other.info.id)), is_sent: false };
-        let is_written = Arc::new(AtomicBool::new(false));
-        let with_share = asked.question.as_ref().map(|question| {
-            let (address, asked_for, is_written) =
-                (question.address(), Arc::clone(&asked_for), Arc::clone(&is_written));
-            WithRecord(Arc::new(move |share: &Share| {
-                let letter = address.question(asked_for(share).ask())?;
-                is_written.store(true, Ordering::Release);
-                Some(letter)
-            }))
-        });
-        // It may exist from here on, also if the turn is stopped before the reply arrives.
-        let mut begun = Begun { run: self.run(run), has_ended: false };
-        // So that branches side by side all have some: a fourth of what is left is for this one.
-        let (reserved, share) = match turn.reserve_share(with_share).await {
-            Ok(reserved) => reserved,
-            Err(error) => {
-                begun.has_ended = !is_written.load(Ordering::Acquire) && !has_begun;
-                return Err(error);
-            }
-        };
-        asked.is_sent = reserved.is_new() && is_written.load(Ordering::Acquire);
+        let (asked, with_share) = self.first_question(turn.agent(), has_begun, &asked_for);
+        let (reserved, share) = turn.reserve_share(with_share).await?;
         let ended =
             turn.waiting_for(self.ended_elsewhere(turn.agent(), (run, has_begun), asked_for(&share), asked)).await;
-        begun.has_ended = !matches!(ended, Err(Unended::Unknown(_)));
         match ended {
             Ok(result) => {
                 reserved.settle_at_end(result.metrics.usage);
-                if result.is_tainted {
-                    turn.taint(&format!("run {run}"));
-                }
-                let has_delegated = result.metrics.turns > 1;
-                let mut last = command_in(command(Ok(result), run)?.output.as_ref())?;
-                if has_delegated {
-                    let history = self.board.journal.events(run).await?;
-                    let mut written = Update::default();
-                    let turns = Run::left_to_another_board(history, &self.board.rules).map_err(damaged)?;
-                    for (left, ended) in turns {
-                        written.append(&left);
-                        written.append(&command_in(ended.output.as_ref())?.update);
-                    }
-                    last.update = written;
-                }
-                Ok(last)
+                self.command_of(&turn, result).await
             }
             Err(Unended::Refused(error)) => {
                 reserved.release_if_new();
@@ -131,8 +104,79 @@ impl Callboard {
         }
     }
 
+    /// Cancels the run of a turn that is over. A board that was asked for it may not have read its letter yet. `false` if this board ends first.
+    async fn cancel_turn_elsewhere(&self, run: RunId) -> bool {
+        let began_at = self.board.env.now().monotonic;
+        loop {
+            let error = match self.run(run).cancel(TURN_STOPPED).await {
+                Ok(_) => return true,
+                Err(error) => error,
+            };
+            if self.board.is_closed() {
+                return false;
+            }
+            let is_late = self.board.env.now().monotonic.saturating_sub(began_at) > TAKEN_OVER_WITHIN;
+            match error {
+                RunError::Storage(error) if error.is_transient() => {}
+                RunError::Unknown(_) if !is_late => {}
+                // It was not begun, and its board has ended, or refuses it.
+                RunError::Unknown(_) => return true,
+                error => {
+                    tracing::warn!(%run, %error, "the run of a turn that is over was not cancelled");
+                    return true;
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The first question about a turn, if another board is to be asked to begin its run, and the letter with it, which is written with the
+    /// record of the share.
+    fn first_question(
+        &self,
+        agent: &AgentName,
+        has_begun: bool,
+        asked_for: &Arc<AskFor>,
+    ) -> (Asked, Option<WithRecord<Share>>) {
+        let boards = &self.board.boards;
+        let is_asked = !has_begun && self.board.check_is_here(agent).is_err();
+        let Some(other) = is_asked.then(|| boards.hosting(agent)).flatten() else {
+            return (Asked::default(), None);
+        };
+        let question = boards.question(&other.info.id);
+        let is_written = Arc::new(AtomicBool::new(false));
+        let (address, asked_for, is_sent) = (question.address(), Arc::clone(asked_for), Arc::clone(&is_written));
+        let with_share = WithRecord(Arc::new(move |share: &Share| {
+            let letter = address.question(asked_for(share).ask())?;
+            is_sent.store(true, Ordering::Release);
+            Some(letter)
+        }));
+        (Asked { question: Some(question), is_written }, Some(with_share))
+    }
+
+    /// The command of a turn whose run has ended, with what its late answers have written before.
+    async fn command_of(&self, turn: &Turn, result: RunResult) -> Result<Command, TurnError> {
+        let run = result.run;
+        if result.is_tainted {
+            turn.taint(&format!("run {run}"));
+        }
+        let has_delegated = result.metrics.turns > 1;
+        let mut last = command_in(command(Ok(result), run)?.output.as_ref())?;
+        if has_delegated {
+            let history = self.board.journal.events(run).await?;
+            let mut written = Update::default();
+            let turns = Run::left_to_another_board(history, &self.board.rules).map_err(damaged)?;
+            for (left, ended) in turns {
+                written.append(&left);
+                written.append(&command_in(ended.output.as_ref())?.update);
+            }
+            last.update = written;
+        }
+        Ok(last)
+    }
+
     /// The run that a board is asked for which is to take a turn, by the share of the budget that it has.
-    fn asked_for(&self, run: RunId, turn: &Turn) -> Arc<dyn Fn(&Share) -> AskedFor + Send + Sync> {
+    fn asked_for(&self, run: RunId, turn: &Turn) -> Arc<AskFor> {
         let limits = turn.task().limits.clone().unwrap_or_default();
         let handoffs = limits.handoffs.saturating_sub(turn.metrics().handoffs);
         let task = self.placed_task(run, turn, Limits { handoffs, ..limits.clone() });
@@ -184,7 +228,7 @@ impl Callboard {
                 None => match asked.question.take().or_else(|| self.question_for(agent)) {
                     Some(question) => {
                         without_board_since = None;
-                        let is_sent = std::mem::take(&mut asked.is_sent);
+                        let is_sent = asked.is_written.swap(false, Ordering::AcqRel);
                         ended_there(question, (!is_sent).then(|| asked_for.ask())).await?
                     }
                     None => {
@@ -269,6 +313,9 @@ fn or_later(error: StorageError) -> Result<Option<RunResult>, Unended> {
     if error.is_transient() { Ok(None) } else { Err(Unended::Unknown(error.into())) }
 }
 
+/// The run of a turn that another board is to take, by the share of the budget that it has.
+type AskFor = dyn Fn(&Share) -> AskedFor + Send + Sync;
+
 /// The run of a turn that another board is to take.
 struct AskedFor {
     task: Task,
@@ -287,10 +334,12 @@ impl AskedFor {
     }
 }
 
-/// The first question about a turn, which was written with the record of its share, or was not.
+/// The first question about a turn.
+#[derive(Default)]
 struct Asked {
     question: Option<Question>,
-    is_sent: bool,
+    /// Its letter is written with the record of the turn's share.
+    is_written: Arc<AtomicBool>,
 }
 
 /// Why the end of a run elsewhere is not known.

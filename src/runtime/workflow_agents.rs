@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
-use crate::messages::{Command, Limits, Outcome, Refusal, RunId, RunResult, Task, TurnId};
+use crate::messages::{Command, Limits, Outcome, Refusal, RunId, RunResult, Task};
 use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::Workflow;
 
@@ -97,7 +96,7 @@ impl Agent for WorkflowAgent {
         }
         let board = self.board.upgrade().ok_or_else(|| TurnError::transient("the board has ended"))?;
         let board = Callboard { board };
-        let id = run_of(turn.own_id());
+        let id = turn.own_id().workflow_run();
         let limits = board.board.settings.run_limits.bound(turn.task().from_agent.as_ref(), &self.limits);
         let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(limits.clone());
         task.durability = turn.task().durability;
@@ -155,15 +154,10 @@ pub(super) fn command(result: Result<RunResult, RunError>, run: RunId) -> Result
     }
 }
 
-/// The id of a turn's run: the same for all attempts.
-pub(super) fn run_of(turn: TurnId) -> RunId {
-    turn.run.child(xxh3_128(format!("{turn}/workflow").as_bytes()))
-}
-
 /// A run that a turn waits for: it is cancelled once the turn is stopped.
-pub(super) struct Begun {
-    pub(super) run: RunHandle,
-    pub(super) has_ended: bool,
+struct Begun {
+    run: RunHandle,
+    has_ended: bool,
 }
 
 impl Drop for Begun {

@@ -127,3 +127,33 @@ async fn a_run_that_is_given_to_a_board_which_does_not_take_it_is_taken_over_at_
     answer(&heir, &waits).await;
     heir.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_a_turn_at_another_board_goes_to_one_that_has_its_agents() {
+    let (world, begun) = (World::new(), Arc::new(AtomicU32::new(0)));
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "x").await?)) };
+    let of_slow = Arc::clone(&begun);
+    let slow = move |_: Turn| {
+        of_slow.fetch_add(1, Ordering::Relaxed);
+        async {
+            tokio::time::sleep(GRACE / 2).await;
+            Ok(Command::output("done"))
+        }
+    };
+    let first = world.board().name("first").shutdown_grace(GRACE).agent("lead", lead).agent("slow", slow);
+    let first = first.start().await.unwrap();
+    let heir = worker(world.board(), &Arc::default()).name("heir").agent("lead", lead).start().await.unwrap();
+    comes_true(async || first.boards().await.unwrap().len() == 2).await;
+    let (waits, works) = (submit(&first, "lead").await, submit(&first, "slow").await);
+    let name = waits.next_pending().await.unwrap().unwrap();
+    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
+    let leaving = first.clone();
+    let task = tokio::spawn(async move { drop(leaving.shutdown().await) });
+    timeout(SOON, comes_true(async || works_on(&heir, &waits))).await.unwrap();
+    assert!(!task.is_finished() && works_on(&first, &works));
+    heir.people().answer(&name, "ann", "tester").await.unwrap();
+    assert_eq!(heir.run(waits.id()).result().await.unwrap().output, json!("ann"));
+    task.await.unwrap();
+    assert_eq!(heir.run(works.id()).result().await.unwrap().output, json!("done"));
+    heir.shutdown().await;
+}

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use callboard::env::Env;
+use callboard::messages::{Complexity, Outcome, PlacedTurn, RunId, SendTo, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
+use callboard::workflow::{Node, Workflow};
 
 use crate::common::{comes_true, people};
 use crate::several_boards::{HOUR, TAKEN_OVER_WITHIN, asker, hangs, question, submit};
@@ -157,4 +159,113 @@ async fn a_run_that_gets_further_or_waits_for_people_outlives_any_number_of_boar
     for board in gone {
         board.shutdown().await;
     }
+}
+
+/// A board on which the run has been at five others that have hung, one after the other; these are with it.
+async fn after_five(
+    (store, env): (&Arc<Shared>, &Env),
+    first: Callboard,
+    agents: impl Fn(Builder) -> Builder,
+) -> (Callboard, Vec<Callboard>) {
+    let mut gone = vec![first];
+    for name in NAMES {
+        gone.push(next_that_hangs((store, env), name, &agents).await);
+    }
+    tokio::time::sleep(TAKEN_OVER_WITHIN).await;
+    let last = agents(store.board(env).name("last")).start().await.unwrap();
+    last.recovered().await;
+    (last, gone)
+}
+
+async fn shut_down(boards: impl IntoIterator<Item = Callboard>) {
+    for board in boards {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_a_turn_at_another_board_outlives_any_number_of_boards() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let back = asker(store.board(&env).name("back")).start().await.unwrap();
+    let agents = |board: Builder| {
+        let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "x").await?)) };
+        board.max_recoveries(1).agent("lead", lead)
+    };
+    let first = next_that_hangs((&store, &env), "first", agents).await;
+    let run = submit(&first, "lead").await.id();
+    let name = back.run(run).next_pending().await.unwrap().unwrap();
+    let (last, gone) = after_five((&store, &env), first, |board| asker(agents(board))).await;
+    assert!(last.runs_at_work().iter().any(|at_work| at_work.id() == run));
+    assert_eq!(people::attention(&last.run(run)).await, []);
+    back.people().answer(&name, "ann", "tester").await.unwrap();
+    assert_eq!(last.run(run).result().await.unwrap().output, "ann");
+    shut_down(gone.into_iter().chain([last, back])).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_the_run_of_a_workflow_outlives_any_number_of_boards() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let inner = Workflow::builder("inner").node(Node::agent("only", "asker")).build().unwrap();
+    let agents = |board: Builder| asker(board).max_recoveries(1).workflow("team", &inner, Complexity::Simple);
+    let first = next_that_hangs((&store, &env), "first", agents).await;
+    let run = submit(&first, "team").await.id();
+    let name = first.people().next().await.unwrap();
+    let (last, gone) = after_five((&store, &env), first, agents).await;
+    assert_eq!(people::attention(&last.run(run)).await, []);
+    comes_true(async || last.runs_at_work().len() == 2).await;
+    last.people().answer(&name, "ann", "tester").await.unwrap();
+    assert_eq!(last.run(run).result().await.unwrap().output, "ann");
+    shut_down(gone.into_iter().chain([last])).await;
+}
+
+/// The run that the turn of the asker is at another board.
+fn placed(run: RunId) -> RunId {
+    PlacedTurn::run_of(TurnId { run, number: 3 })
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_a_poison_run_ends_its_turns_at_other_boards_are_cancelled() {
+    let (env, begun) = (Env::repeatable(1), Arc::new(AtomicU32::new(0)));
+    let store = Shared::new(&env);
+    let back = asker(store.board(&env).name("back")).start().await.unwrap();
+    let agents = |board: Builder| {
+        let begun = Arc::clone(&begun);
+        let lead = |_: Turn| async { Ok(Command::new().goto_many([SendTo::new("stuck", 1), SendTo::new("asker", 2)])) };
+        board.agent("lead", lead).agent("stuck", move |turn: Turn| {
+            let is_stuck = begun.fetch_add(1, Ordering::Relaxed) < 2 * 3;
+            async move {
+                // A board without the agent cannot continue it.
+                turn.step("one", async { Ok::<_, TurnError>(()) }).await?;
+                if is_stuck {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Command::new().end())
+            }
+        })
+    };
+    let first = next_that_hangs((&store, &env), "first", agents).await;
+    let [cancelled, ended] = [submit(&first, "lead").await.id(), submit(&first, "lead").await.id()];
+    for run in [cancelled, ended] {
+        comes_true(async || !people::questions(&back.run(placed(run))).await.is_empty()).await;
+    }
+    let (last, gone) = after_five((&store, &env), first, |board| asker(agents(board))).await;
+    assert_eq!(begun.load(Ordering::Relaxed), 2 * 3);
+    let (of_cancelled, of_ended) = (last.run(cancelled), last.run(ended));
+    assert_eq!(people::attention(&of_cancelled).await.len(), 2, "nothing here waits for the turn at the other board");
+    assert!(of_cancelled.cancel("not needed").await.unwrap());
+    let stuck = of_ended
+        .pending()
+        .await
+        .into_iter()
+        .find(|open| matches!(open, Pending::Attention { turn, .. } if *turn == TurnId { run: ended, number: 2 }));
+    last.people().answer(&stuck.unwrap(), Response::Restart, "ann").await.unwrap();
+    assert_eq!(of_ended.result().await.unwrap().outcome, Outcome::Finished);
+    for run in [cancelled, ended] {
+        let outcome = back.run(placed(run)).result().await.unwrap().outcome;
+        assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
+    }
+    comes_true(async || last.unfinished_runs().await.unwrap().is_empty()).await;
+    shut_down(gone.into_iter().chain([last, back])).await;
 }

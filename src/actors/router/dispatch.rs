@@ -96,6 +96,10 @@ impl Dispatch for Router {
         self.hub.ended(run.id());
     }
 
+    fn cancel_elsewhere(&self, run: RunId) -> BoxFuture<'static, bool> {
+        self.scheduler.cancel_elsewhere(run)
+    }
+
     fn inboxes_of(&self, run: RunId) -> BoxFuture<'static, Result<Vec<AgentName>, StorageError>> {
         let (journal, rules) = (self.journal.clone(), self.rules.clone());
         async move { derive::inboxes_of(&journal, run, &rules).await }.boxed()

@@ -36,13 +36,14 @@ mod worker;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::env::Env;
-use crate::messages::Command;
+use crate::messages::{Command, RunId};
 use crate::supervision::Lease;
 use crate::supervision::runs::facts::SharedFacts;
 
@@ -99,12 +100,20 @@ pub(crate) struct SchedulerConfig {
 pub(crate) trait TurnsElsewhere: Send + Sync {
     /// Has a turn taken at another board, or waits for the one that was asked for there.
     fn take(&self, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>>;
+
+    /// Cancels the run that such a turn is, which may not have begun yet. `false` if the board ends first.
+    fn cancel(&self, run: RunId) -> BoxFuture<'static, bool>;
 }
 
 impl Scheduler {
     /// Sets who has turns taken elsewhere.
     pub(crate) fn place_with(&self, elsewhere: Arc<dyn TurnsElsewhere>) {
         let _ = self.elsewhere.set(elsewhere);
+    }
+
+    /// Cancels the run that a turn is at another board. `false` if the board ends first.
+    pub(crate) fn cancel_elsewhere(&self, run: RunId) -> BoxFuture<'static, bool> {
+        self.elsewhere.get().map_or_else(|| ready(false).boxed(), |elsewhere| elsewhere.cancel(run))
     }
 
     /// Panics outside a tokio runtime.

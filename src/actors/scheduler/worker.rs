@@ -98,7 +98,7 @@ fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static,
     };
     let turn = match &scheduler.elsewhere.get() {
         // Also if this board has its agent by now: the run that was asked for may begin at any time.
-        Some(elsewhere) if ready.is_taken_elsewhere => elsewhere.take(turn),
+        Some(elsewhere) if ready.is_taken_elsewhere() => elsewhere.take(turn),
         Some(_) | None => value.turn(turn),
     };
     if !scheduler.env.has_faults() {

@@ -349,7 +349,7 @@ impl Turn {
 
     /// Whether an earlier attempt has asked for something here: another board cannot continue with the answers.
     pub(crate) fn has_requests(&self) -> bool {
-        self.shared.ready.has_requests
+        self.shared.ready.has_requests()
     }
 
     /// Whether it may have begun before: in an earlier attempt, or before its run was read back.

@@ -127,11 +127,6 @@ impl Reservation {
         self.turn.post(self.number, TurnRequest::Settle(settled));
     }
 
-    /// Whether no earlier attempt has made it.
-    pub(crate) fn is_new(&self) -> bool {
-        self.is_new
-    }
-
     /// As [`Reservation::settle`], with the name of the model that has answered.
     pub fn settle_by(self, model: &str, usage: Usage) -> Settlement {
         Settlement::begin(self, Settled { usage: Some(usage), model: Some(model.into()), ..Settled::default() })

@@ -367,4 +367,27 @@ mod tests {
         let many = first.and(Some("b".into()), 6).and(Some("c".into()), 7).and(Some("d".into()), 8);
         assert_eq!(many.boards, names(&["b", "c", "d"]));
     }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Each heir is what it has written after it took the run over, in records, and whether its end was a loss of the run.
+        #[test]
+        fn only_losses_since_the_last_record_of_the_run_itself_count(heirs in proptest::collection::vec((0_u64..4, any::<bool>()), 0..12)) {
+            let (mut losses, mut last) = (Losses::default().and(None, 1), 1);
+            let mut in_a_row: Vec<Arc<str>> = Vec::new();
+            for (at, (records, is_loss)) in heirs.into_iter().enumerate() {
+                last += records;
+                // The first of them is that of the take-over.
+                if records > 1 {
+                    in_a_row.clear();
+                }
+                let lost: Option<Arc<str>> = is_loss.then(|| Arc::from(at.to_string()));
+                in_a_row.extend(lost.clone());
+                losses = losses.and(lost, last);
+                let newest = &in_a_row[in_a_row.len().saturating_sub(Losses::MAX)..];
+                prop_assert_eq!(&*losses.boards, newest);
+            }
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! The interface between run supervisors and agents: ready turns go out, outcomes and requests return.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::storage::StorageError;
 use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
-use crate::supervision::runs::rules::run::{Answered, Record, Run};
+use crate::supervision::runs::rules::run::{self, Answered, Records, Run};
 
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue, WithRecord};
 
@@ -55,6 +54,9 @@ pub(crate) trait Dispatch: AgentDirectory {
 
     /// A run has ended; all of its events were passed to [`journaled`](Self::journaled).
     fn ended(&self, run: &Run, inboxes: &mut Inboxes);
+
+    /// Cancels the run that a turn is at another board. `false` if the board ends first.
+    fn cancel_elsewhere(&self, run: RunId) -> BoxFuture<'static, bool>;
 
     /// The inboxes that have messages of a run, from its journal.
     fn inboxes_of(&self, run: RunId) -> BoxFuture<'static, Result<Vec<AgentName>, StorageError>>;
@@ -121,17 +123,13 @@ pub(crate) struct ReadyTurn {
     /// What the run was submitted with.
     pub submission: Arc<Submission>,
     /// The requests of earlier attempts with their answers, by ordinal.
-    pub records: BTreeMap<u32, Box<Record>>,
+    pub records: Records,
     /// How durable the run's writes are.
     pub durability: Durability,
     /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
     pub conversation: Option<Json>,
     /// Its run was read back, so that the turn may have begun before, also at another board.
     pub is_recovered: bool,
-    /// An attempt of it has asked for something, such as a step.
-    pub has_requests: bool,
-    /// A run at another board takes it, or may.
-    pub is_taken_elsewhere: bool,
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
     /// Where its outcome and requests go.
@@ -139,6 +137,16 @@ pub(crate) struct ReadyTurn {
 }
 
 impl ReadyTurn {
+    /// Whether an attempt of it has asked for something, such as a step.
+    pub(crate) fn has_requests(&self) -> bool {
+        run::has_requests(&self.records)
+    }
+
+    /// Whether a run at another board takes it, or may.
+    pub(crate) fn is_taken_elsewhere(&self) -> bool {
+        run::is_taken_elsewhere(&self.records)
+    }
+
     /// The turn of another board's run that it is, or whose late answers it has.
     pub(crate) fn placed(&self) -> Option<&PlacedTurn> {
         self.submission.task.placed.as_deref().filter(|_| self.is_for_another_board)

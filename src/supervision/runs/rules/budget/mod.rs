@@ -308,24 +308,31 @@ impl Budget {
         open.find(|(_, held)| held.is_over && held.tokens == tokens).map(|((_, ordinal), _)| *ordinal)
     }
 
-    /// What an earlier attempt of this turn has set aside for a run that has not reported.
+    /// The last reservation that earlier attempts of this turn have made and that has not reported.
     #[must_use]
-    pub(crate) fn share_left_by_attempt_before(&self, turn: u32) -> Option<(u32, Share)> {
+    pub(crate) fn last_left_by_attempt_before(&self, turn: u32) -> Option<(u32, Share)> {
         let mut open = self.open[self.of_turn(turn)].iter();
-        let ((_, ordinal), held) = open.find(|(_, held)| held.is_over)?;
+        let ((_, ordinal), held) = open.rfind(|(_, held)| held.is_over)?;
         Some((*ordinal, Share { tokens: held.tokens, cost: self.money.as_ref().map(|_| Cost(held.call.cost)) }))
     }
 
-    /// A fourth of what is left: so that runs side by side all have some. Money only where it is limited.
+    /// Whether a reservation of this turn has not reported.
     #[must_use]
-    pub(crate) fn share(&self, sub_budget: Option<RequestKey>) -> Share {
+    pub(crate) fn holds_for(&self, turn: u32) -> bool {
+        !self.of_turn(turn).is_empty()
+    }
+
+    /// One of so many parts of what is left. Money only where it is limited.
+    #[must_use]
+    pub(crate) fn share(&self, sub_budget: Option<RequestKey>, parts: u64) -> Share {
         let mut left = self.tokens.left();
         let mut next = sub_budget;
         while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get(&key)) {
             left = left.min(sub_budget.tokens.left());
             next = sub_budget.within;
         }
-        Share { tokens: left / 4, cost: self.money.as_ref().and_then(|money| money.left()).map(|left| Cost(left / 4)) }
+        let cost = self.money.as_ref().and_then(|money| money.left()).map(|left| Cost(left / parts));
+        Share { tokens: left / parts, cost }
     }
 
     /// The tokens held for a call.

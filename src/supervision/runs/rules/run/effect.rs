@@ -25,6 +25,8 @@ pub(crate) enum Effect {
         /// The turn that waited for its branch, with its agent.
         waiter: Option<(u32, AgentName)>,
     },
+    /// The turn is over, and the run that it is at another board is to be cancelled, unless this event has ended the run.
+    CancelElsewhere(u32),
     /// Arm the deadline of a delegation or question.
     ArmDeadline {
         /// The delegation or question.
@@ -54,6 +56,7 @@ impl Effect {
             Self::Start(turn) | Self::Interrupted(turn) => Some(*turn),
             Self::Close { .. }
             | Self::Retry(..)
+            | Self::CancelElsewhere(_)
             | Self::ArmDeadline { .. }
             | Self::Reply(_)
             | Self::Answered(_)
@@ -72,6 +75,7 @@ impl Effect {
             Self::Start(_)
             | Self::Interrupted(_)
             | Self::Retry(..)
+            | Self::CancelElsewhere(_)
             | Self::ArmDeadline { .. }
             | Self::Reply(_)
             | Self::Answered(_)

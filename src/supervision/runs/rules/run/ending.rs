@@ -214,8 +214,14 @@ impl Run {
         let waiter =
             self.waiter_of(self.turns.get(number)?.branch).map(|(asked, agent)| (asked.turn.number, agent.clone()));
         let open = self.turns.close(number)?;
+        // What it has set aside for its run is settled with its own end.
+        let is_left_elsewhere = open.is_taken_elsewhere() && self.budget.holds_for(number);
         self.budget.end_attempt(number);
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
+        if is_left_elsewhere {
+            self.left_elsewhere.push(number);
+            effects.push(Effect::CancelElsewhere(number));
+        }
         for (ordinal, record) in open.records() {
             match &**record {
                 Record::Delegation { reply: None, .. } => {

@@ -54,6 +54,9 @@ pub struct Run {
     pub(super) conversing: Option<Box<Conversing>>,
     /// Turns of it that other boards have taken, as far as a reader has looked. Not stored.
     pub(super) placed: Vec<Placed>,
+    /// Turns that the last event has closed before the runs that they are at other boards had reported. Not stored: the last event of an
+    /// ended run comes after every snapshot.
+    pub(super) left_elsewhere: Vec<u32>,
 }
 
 /// A run's part in a conversation.

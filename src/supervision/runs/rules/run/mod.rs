@@ -34,7 +34,7 @@ pub(in crate::supervision::runs) use fold::Conversing;
 pub use fold::Run;
 pub(crate) use record::HANDOFF_ORDINAL;
 pub(in crate::supervision::runs) use record::LATE_ORDINAL;
-pub(crate) use record::{Once, OnceState, QuestionState, Record};
+pub(crate) use record::{Once, OnceState, QuestionState, Record, Records, has_requests, is_taken_elsewhere};
 pub(in crate::supervision::runs) use tools::Tools;
 pub(crate) use turn::OpenTurn;
 pub(in crate::supervision::runs) use turn::Phase;

@@ -1,5 +1,6 @@
 //! The requests of an open turn with their answers: a repeated attempt is answered from these records.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,19 @@ pub(in crate::supervision::runs) const FIGURES_ORDINAL: u32 = u32::MAX - 2;
 
 /// The ordinal of the record that a run at another board takes the turn. It is not a request of the turn.
 pub(in crate::supervision::runs) const ELSEWHERE_ORDINAL: u32 = u32::MAX - 3;
+
+/// What a turn has asked for, by ordinal, with what else is kept of it from one attempt to the next.
+pub(crate) type Records = BTreeMap<u32, Box<Record>>;
+
+/// Whether an attempt of the turn has asked for something, such as a step: another agent in its place would not ask for the same.
+pub(crate) fn has_requests(records: &Records) -> bool {
+    records.keys().any(|ordinal| *ordinal < ELSEWHERE_ORDINAL)
+}
+
+/// Whether a run at another board takes the turn, or may.
+pub(crate) fn is_taken_elsewhere(records: &Records) -> bool {
+    records.contains_key(&ELSEWHERE_ORDINAL)
+}
 
 /// A request of a turn, and its answer if there is one. A repeated attempt is answered from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +141,24 @@ impl Record {
     /// Whether it is a delegation whose answer comes in a turn of its own, once the asking turn has ended.
     pub(super) fn leaves_answer(&self) -> bool {
         matches!(self, Self::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))))
+    }
+
+    /// Whether it is work of the turn that has begun, and whose end is not known.
+    pub(super) fn is_under_way(&self) -> bool {
+        match self {
+            Self::StepStarted { .. } => true,
+            Self::Once(once) => matches!(once.state, OnceState::Begun),
+            Self::Step { .. }
+            | Self::StepFailed { .. }
+            | Self::Delegation { .. }
+            | Self::Question { .. }
+            | Self::TimedQuestion { .. }
+            | Self::Approval { .. }
+            | Self::HandoffCheck { .. }
+            | Self::Figures(_)
+            | Self::TakenElsewhere
+            | Self::Made { .. } => false,
+        }
     }
 
     /// Whether it waits for a decision or answer of people.

@@ -53,6 +53,7 @@ impl Run {
             plan: PlanProgress::watched(states),
             conversing: None,
             placed: Vec::new(),
+            left_elsewhere: Vec::new(),
             submission,
         };
         let mut run = run.with_rules(rules);
@@ -94,6 +95,7 @@ impl Run {
             return;
         }
         self.conflict = None;
+        self.left_elsewhere.clear();
         if self.overwrite.as_ref().is_some_and(|over| event.turn() != Some(over.written.turn.number)) {
             self.overwrite = None;
         }

@@ -120,6 +120,7 @@ impl<'de> Deserialize<'de> for Run {
             conflict: None,
             conversing: None,
             placed: Vec::new(),
+            left_elsewhere: Vec::new(),
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::messages::state::RunFigures;
 use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
-use super::record::{ChildDeltas, ELSEWHERE_ORDINAL, FIGURES_ORDINAL, Record};
+use super::record::{self, ChildDeltas, FIGURES_ORDINAL, Record, Records};
 
 /// The open turns of a run by their numbers, which are given in the order in which turns are admitted, from 1.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) input: Json,
     pub(in crate::supervision::runs) attempt: Attempt,
     phase: Phase,
-    records: BTreeMap<u32, Box<Record>>,
+    records: Records,
     pub(in crate::supervision::runs) recoveries: u32,
     /// The run was tainted when the turn was admitted. Later events do not change this: a repeated attempt runs under the same
     /// conditions as the first.
@@ -232,18 +232,18 @@ impl OpenTurn {
     }
 
     /// Its requests with their answers, by ordinal.
-    pub(in crate::supervision::runs) fn records(&self) -> &BTreeMap<u32, Box<Record>> {
+    pub(in crate::supervision::runs) fn records(&self) -> &Records {
         &self.records
     }
 
-    /// Whether an attempt of it has asked for something, such as a step: another agent in its place would not ask for the same.
+    /// See [`record::has_requests`].
     pub(in crate::supervision::runs) fn has_requests(&self) -> bool {
-        self.records.keys().any(|ordinal| *ordinal < ELSEWHERE_ORDINAL)
+        record::has_requests(&self.records)
     }
 
-    /// Whether a run at another board takes it, or may.
+    /// See [`record::is_taken_elsewhere`].
     pub(in crate::supervision::runs) fn is_taken_elsewhere(&self) -> bool {
-        self.records.contains_key(&ELSEWHERE_ORDINAL)
+        record::is_taken_elsewhere(&self.records)
     }
 
     /// The turn's agent.
@@ -292,12 +292,20 @@ impl OpenTurn {
         })
     }
 
-    /// Whether it waits for an answer from outside of it: a recovery by a new process is then not counted.
+    /// Whether it waits for something outside of it: for people, for an answer, or for the run that takes it at another board. A recovery
+    /// by a new process is then not counted.
     pub(in crate::supervision::runs) fn is_waiting(&self) -> bool {
         self.records.values().any(|record| match &**record {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
+            Record::TakenElsewhere => true,
             record => record.waits_for_people(),
         })
+    }
+
+    /// Whether an attempt of it may be executed, as far as its records show: it waits for nothing, or something that it does beside its
+    /// wait has begun and has no end.
+    pub(in crate::supervision::runs) fn may_be_executed(&self) -> bool {
+        !self.is_waiting() || self.records.values().any(|record| record.is_under_way())
     }
 
     /// Whether it has an unanswered delegation for which it does not wait.

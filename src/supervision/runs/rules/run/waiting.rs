@@ -28,14 +28,16 @@ impl Run {
         !held_up.is_empty() && self.turns.numbers().all(|turn| held_up.contains(&turn))
     }
 
-    /// Whether a turn is under way that waits for nothing, or is to be tried again by now.
-    pub(in crate::supervision::runs) fn is_at_work(&self, now: Timestamp) -> bool {
-        !self.waits_for_conversation()
-            && self.turns.iter().any(|(_, open)| match open.phase() {
-                Phase::Leased => !open.is_waiting(),
-                Phase::Backoff { until } => *until <= now,
-                Phase::NeedsAttention { .. } | Phase::Interrupted => false,
-            })
+    /// The turns that may be executed now, and so may be what has ended their board: an attempt has begun, or was to begin by now, and the
+    /// journal has neither its end nor something that it waits for.
+    pub(in crate::supervision::runs) fn turns_at_work(&self, now: Timestamp) -> impl Iterator<Item = u32> {
+        let is_at_work = move |open: &OpenTurn| match open.phase() {
+            Phase::Leased => open.may_be_executed(),
+            Phase::Backoff { until } => *until <= now,
+            Phase::NeedsAttention { .. } | Phase::Interrupted => false,
+        };
+        let at_work = self.turns.iter().filter(move |(_, open)| is_at_work(open) && !self.waits_for_conversation());
+        at_work.map(|(turn, _)| turn)
     }
 
     /// These turns, and those that wait for their answers.
@@ -198,5 +200,102 @@ impl Run {
             return Some(self.branch_of(open));
         }
         self.branches.with_outbound(request).and_then(|(id, _)| self.branches.get(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::messages::state::StateRules;
+    use crate::messages::{
+        AskedOutcome, Chain, Failure, FailureKind, Intent, Json, Order, RunId, Submission, Task, TraceId,
+    };
+
+    const AT: Timestamp = Timestamp::from_millis(1_000);
+    const NONE: [u32; 0] = [];
+
+    fn agent() -> AgentName {
+        AgentName::new("lead").unwrap()
+    }
+
+    /// The turns at work at this time of a run after these events.
+    fn at_work_at(now: Timestamp, events: &[RunEvent]) -> Vec<u32> {
+        let id = Uuid::from_u128(7);
+        let (run, trace, task) = (RunId(id), TraceId(id), Task::new("x"));
+        let submission =
+            Submission { run, trace, task, agent: agent(), cast: Vec::new(), chain: Chain::default(), at: AT };
+        let (mut run, _) = Run::begin(Arc::new(submission), StateRules::default());
+        for event in events {
+            run.step(event);
+        }
+        run.turns_at_work(now).collect()
+    }
+
+    fn at_work(events: &[RunEvent]) -> Vec<u32> {
+        at_work_at(AT, events)
+    }
+
+    fn asked(ordinal: u32) -> RunEvent {
+        RunEvent::Asked { turn: 1, ordinal, question: Json::from("well?"), nonce: 1, at: AT }
+    }
+
+    fn step_started(ordinal: u32) -> RunEvent {
+        RunEvent::StepStarted { turn: 1, ordinal, name: "shell".into(), at: None }
+    }
+
+    fn step_finished(ordinal: u32) -> RunEvent {
+        let (name, value, is_tainted, is_tool) = ("shell".into(), Json::null(), false, false);
+        RunEvent::StepFinished { turn: 1, ordinal, name, value, is_tainted, at: None, is_tool }
+    }
+
+    fn reserved(is_share: bool) -> RunEvent {
+        let (verdict, at, cost, charged) = (Verdict::Admitted(Vec::new()), None, None, None);
+        RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 9, verdict, at, cost, charged, is_share }
+    }
+
+    fn delegated(is_detached: bool) -> RunEvent {
+        let order = Order { is_detached, ..Order::new("lead", "review") };
+        RunEvent::Delegated { turn: 1, ordinal: 0, order, verdict: Verdict::Admitted(vec![agent()]), at: AT }
+    }
+
+    #[test]
+    fn a_turn_is_at_work_from_its_admission_to_its_end_but_for_its_waits() {
+        assert_eq!(at_work(&[]), [1]);
+        assert_eq!(at_work(&[step_started(0)]), [1]);
+        assert_eq!(at_work(&[step_started(0), step_finished(0)]), [1]);
+        assert_eq!(at_work(&[reserved(false)]), [1], "a call of a model");
+        assert_eq!(at_work(&[asked(0)]), NONE);
+        let answered = RunEvent::Answered { turn: 1, ordinal: 0, answer: Json::null(), by: "ann".into(), at: AT };
+        assert_eq!(at_work(&[asked(0), answered]), [1]);
+        assert_eq!(at_work(&[reserved(true)]), NONE, "another board takes it");
+        assert_eq!(at_work(&[delegated(false)]), [2], "the one that it waits for");
+        assert_eq!(at_work(&[delegated(true)]), [1, 2]);
+        let attention = RunEvent::NeedsAttention { turn: 1, has_changed: false, why: "x".into(), at: AT };
+        assert_eq!(at_work(&[attention]), NONE);
+        let stopped = RunEvent::Stopped { outcome: crate::messages::Outcome::Finished, at: AT };
+        assert_eq!(at_work(&[stopped]), NONE);
+    }
+
+    #[test]
+    fn a_turn_that_waits_is_at_work_while_something_beside_its_wait_has_begun_and_has_no_end() {
+        assert_eq!(at_work(&[asked(0), step_started(1)]), [1]);
+        assert_eq!(at_work(&[asked(0), step_started(1), step_finished(1)]), NONE);
+        assert_eq!(at_work(&[delegated(false), step_started(1)]), [1, 2]);
+        let intent = Intent::new("pay", "ann", &Json::null());
+        let begun = RunEvent::IntentRecorded { turn: 1, ordinal: 1, intent, at: AT, is_tool: false };
+        assert_eq!(at_work(&[asked(0), begun.clone()]), [1]);
+        let asked_outcome = AskedOutcome { nonce: 1, at: AT, expires_at: AT, problem: None };
+        let unknown = RunEvent::OutcomeUnknown { turn: 1, ordinal: 1, asked: asked_outcome };
+        assert_eq!(at_work(&[asked(0), begun, unknown]), NONE);
+    }
+
+    #[test]
+    fn a_turn_that_is_to_be_tried_again_is_at_work_from_that_time_on() {
+        let (later, failure) = (Timestamp::from_millis(2_000), Failure::new(FailureKind::Transient, "away"));
+        let failed = RunEvent::AttemptFailed { turn: 1, attempt: 1, failure, retry_at: later, at: AT };
+        assert_eq!(at_work_at(AT, std::slice::from_ref(&failed)), NONE);
+        assert_eq!(at_work_at(later, &[failed]), [1]);
     }
 }

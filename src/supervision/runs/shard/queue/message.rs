@@ -226,8 +226,8 @@ pub(crate) enum ShardMessage {
         new_process: bool,
         /// Dropped with this message.
         recovery: Option<RecoveryBarrier>,
-        /// The run that was read, and the boards that ended one after the other while they worked on it.
-        loaded: Result<(Box<Loaded>, Vec<Arc<str>>), LoadError>,
+        /// The run that was read.
+        loaded: Result<ReadBack, LoadError>,
     },
     /// The run of an overwrite was read back.
     Reopened {
@@ -281,6 +281,23 @@ type Choose = dyn Fn(&BTreeSet<AgentName>) -> Option<Arc<str>> + Send + Sync;
 impl fmt::Debug for HandingOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandingOver").field("begun", &self.begun).finish_non_exhaustive()
+    }
+}
+
+/// A run that was read back.
+#[derive(Debug)]
+pub(crate) struct ReadBack {
+    /// What was read.
+    pub(crate) read: Box<Loaded>,
+    /// The boards that ended one after the other while they worked on it.
+    pub(crate) lost: Vec<Arc<str>>,
+    /// Turns that would need attention, were it not for the open runs of workflows that they have begun: those are executed, and not they.
+    pub(crate) in_workflows: BTreeSet<u32>,
+}
+
+impl ReadBack {
+    pub(crate) fn of(read: Loaded) -> Self {
+        Self { read: Box::new(read), lost: Vec::new(), in_workflows: BTreeSet::new() }
     }
 }
 

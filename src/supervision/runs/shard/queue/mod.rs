@@ -5,4 +5,6 @@ mod message;
 
 pub(in crate::supervision::runs) use flat_combining::{Drain, Open};
 pub(crate) use flat_combining::{EnqueueGuard, ShardQueue, Wake};
-pub(crate) use message::{AtEnd, HandingOver, RecoveryBarrier, Reopened, RunMessage, ShardMessage, WithRecord};
+pub(crate) use message::{
+    AtEnd, HandingOver, ReadBack, RecoveryBarrier, Reopened, RunMessage, ShardMessage, WithRecord,
+};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt;
 
 use crate::env::{Mutant, Now};
-use crate::messages::{Durability, RunId};
+use crate::messages::{Durability, PlacedTurn, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::run::{Bounds, Branch, Effect, OpenTurn, Phase};
@@ -229,6 +229,11 @@ impl RunShard {
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn, at));
                 }
+                // Those that the end of the run has closed are cancelled before the note is removed that it is open.
+                Effect::CancelElsewhere(turn) if live.run.result().is_none() => {
+                    let cancelled = shared.dispatch.cancel_elsewhere(PlacedTurn::run_of(live.run.turn_id(turn)));
+                    tokio::spawn(cancelled);
+                }
                 Effect::ArmDeadline { request, at } => {
                     let timer = Timer::RequestDeadline(live.run.id(), request);
                     self.timers.add(now.monotonic + at.since(now.wall), timer);
@@ -245,7 +250,7 @@ impl RunShard {
                 Effect::EnterConversation => self.look_and_wait(live, 0, now),
                 Effect::Interrupted(_) => shared.dispatch.interrupted(&live.run),
                 // `Close` became `OnCommit::CloseTurn` when its event was applied, and the end is handled by `ended`.
-                Effect::Close { .. } | Effect::Ended => {}
+                Effect::Close { .. } | Effect::CancelElsewhere(_) | Effect::Ended => {}
             },
         }
     }
@@ -318,8 +323,6 @@ impl RunShard {
             records: turn.records().clone(),
             durability: live.durability,
             is_recovered: live.is_recovered,
-            has_requests: turn.has_requests(),
-            is_taken_elsewhere: turn.is_taken_elsewhere(),
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
         };

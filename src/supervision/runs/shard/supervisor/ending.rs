@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 
 use crate::messages::{AgentName, Durability, OpenFailure, RunId, Submission, Timestamp};
 use crate::storage::{Journal, Listing, Rider, StorageError, StorageFuture};
@@ -26,10 +27,17 @@ fn listing_of(run: &Run) -> Option<Listing> {
     Some(Listing { submitted_at: *submitted_at, agent: agent.clone(), outcome })
 }
 
-/// Whether a run that has ended leaves what is stored after its last record: messages of a conversation, or a conflict, which is
-/// listed unless a person has decided about it. The note that it is open stays until then.
+/// Whether a run that has ended leaves what is done after its last record: turns at other boards to cancel, messages of a conversation, or
+/// a conflict, which is listed unless a person has decided about it. The note that it is open stays until then.
 fn leaves_more(run: &Run) -> bool {
-    run.conversation().is_some() || run.conflict().is_some()
+    run.conversation().is_some() || run.conflict().is_some() || run.left_elsewhere().next().is_some()
+}
+
+async fn is_done(rest: Option<BoxFuture<'static, bool>>) -> bool {
+    match rest {
+        Some(rest) => rest.await,
+        None => true,
+    }
 }
 
 impl ShardContext {
@@ -76,14 +84,26 @@ impl ShardContext {
             return;
         }
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
-        let (leave, journal, run) = (self.leave_conversation(run, durability), self.journal.clone(), run.id());
-        let work = async move {
+        let (rest, journal, run) = (self.rest_of_end(run, durability), self.journal.clone(), run.id());
+        let work = async move { if is_done(rest).await { journal.mark_ended(run).await } else { Ok(()) } };
+        spawn_unless_ready(work.boxed(), |_| {});
+    }
+
+    /// Stores the messages of an ended run, and cancels its turns at other boards. `false` if the board ends first: then the next one does
+    /// it that finds the note of the run. `None` if there is nothing to do.
+    fn rest_of_end(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, bool>> {
+        let leave = self.leave_conversation(run, durability);
+        let cancelled: Vec<_> = run.left_elsewhere().map(|left| self.dispatch.cancel_elsewhere(left)).collect();
+        if leave.is_none() && cancelled.is_empty() {
+            return None;
+        }
+        let rest = async move {
             if let Some(leave) = leave {
                 leave.await;
             }
-            journal.mark_ended(run).await
+            join_all(cancelled).await.into_iter().all(|is_done| is_done)
         };
-        spawn_unless_ready(work.boxed(), |_| {});
+        Some(rest.boxed())
     }
 
     /// Lists failures whose notes a crash may have lost, but for those that were decided about.
@@ -100,26 +120,24 @@ impl ShardContext {
         spawn_unless_ready(noted.boxed(), |_: Result<_, StorageError>| {});
     }
 
-    /// Stores what an ended run leaves in its conversation, in the list of runs and in the index of inboxes, and then removes its
-    /// open note: a start that finds the note of an ended run does the rest. A run whose journal is in memory only is listed in
-    /// memory.
+    /// Stores what an ended run leaves in its conversation, in the list of runs and in the index of inboxes, cancels its turns at other
+    /// boards, and then removes its open note: a start that finds the note of an ended run does the rest. A run whose journal is in
+    /// memory only is listed in memory.
     pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
         let Some(listing) = listing_of(run) else { return };
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
-        let leave = self.leave_conversation(run, durability);
+        let rest = self.rest_of_end(run, durability);
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
-        let work = match (leave, inboxes) {
-            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, listing, inboxes),
-            (leave, Inboxes(inboxes)) => {
+        let work = match (rest, inboxes) {
+            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, listing, inboxes, true),
+            (rest, Inboxes(inboxes)) => {
                 let work = async move {
-                    if let Some(leave) = leave {
-                        leave.await;
-                    }
+                    let is_done = is_done(rest).await;
                     let inboxes = match inboxes {
                         Some(inboxes) => inboxes,
                         None => shared.inboxes_of(run).await?,
                     };
-                    shared.write_end(run, at, is_noted_open, listing, inboxes).await
+                    shared.write_end(run, at, is_noted_open, listing, inboxes, is_done).await
                 };
                 work.boxed()
             }
@@ -140,7 +158,7 @@ impl ShardContext {
         }
     }
 
-    /// Issues the writes in their order.
+    /// Issues the writes in their order; the note that the run is open is removed if everything is done.
     fn write_end(
         &self,
         run: RunId,
@@ -148,10 +166,12 @@ impl ShardContext {
         is_noted_open: bool,
         listing: Listing,
         inboxes: Vec<AgentName>,
+        is_done: bool,
     ) -> StorageFuture<()> {
         if is_noted_open {
-            let listed = self.journal.list(run, &listing);
-            let (ended, open) = (self.journal.note_ended(run, at, &inboxes), self.journal.mark_ended(run));
+            let (listed, ended) = (self.journal.list(run, &listing), self.journal.note_ended(run, at, &inboxes));
+            let open = is_done.then(|| self.journal.mark_ended(run));
+            let open = async move { if let Some(open) = open { open.await } else { Ok(()) } };
             return async move { listed.await.and(ended.await).and(open.await) }.boxed();
         }
         let noted = (!inboxes.is_empty()).then(|| self.journal.note_inboxes(run, at, &inboxes));

@@ -16,7 +16,7 @@ use crate::supervision::runs::rules::run::{Effect, Phase, Run};
 use crate::supervision::runs::rules::snapshot::{self, Loaded, Parts};
 use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
-use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
+use crate::supervision::runs::shard::queue::{ReadBack, RecoveryBarrier, ShardMessage};
 use crate::supervision::runs::shard::run_reader::FreeRun;
 use crate::supervision::runs::shard::timers::Timer;
 
@@ -50,7 +50,7 @@ impl RunShard {
                     shared.take_over(run, to_end).await
                 } else {
                     let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
-                    Ok((Box::new(replayed(parts)?), Vec::new()))
+                    Ok(ReadBack::of(replayed(parts)?))
                 }
             };
             let loaded = match AssertUnwindSafe(read).catch_unwind().await {
@@ -66,11 +66,11 @@ impl RunShard {
         &mut self,
         run: RunId,
         (new_process, recovery): (bool, Option<RecoveryBarrier>),
-        loaded: Result<(Box<Loaded>, Vec<Arc<str>>), LoadError>,
+        loaded: Result<ReadBack, LoadError>,
         now: Now,
     ) {
-        let (Loaded { run: fold, last, failures }, lost) = match loaded {
-            Ok((loaded, lost)) => (*loaded, lost),
+        let ReadBack { read, lost, in_workflows } = match loaded {
+            Ok(read_back) => read_back,
             // The board ends, and the run is its heir's.
             Err(LoadError::Storage(error @ StorageError::Stopped { .. })) => {
                 (self.shared.on_storage_error)(&error);
@@ -78,6 +78,7 @@ impl RunShard {
             }
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
+        let Loaded { run: fold, last, failures } = *read;
         let Some(fold) = fold else {
             // Noted as open, but never journaled: its submission was not acknowledged.
             return self.forget(run);
@@ -105,7 +106,8 @@ impl RunShard {
         // If it was not taken over, the failed commit may have been the one with the note.
         (live.is_noted_open, live.is_recovered) = (new_process, true);
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
-        let poison = (lost.len() >= Losses::MAX && live.run.is_at_work(now.wall)).then(|| poison(&lost));
+        let is_executed = live.run.turns_at_work(now.wall).any(|turn| !in_workflows.contains(&turn));
+        let poison = (lost.len() >= Losses::MAX && is_executed).then(|| poison(&lost));
         if let Some(why) = &poison {
             tracing::error!(parent: None, %run, why = &**why, "the run is not executed again until a person has looked at it");
         }
@@ -117,7 +119,9 @@ impl RunShard {
             let attention = |why| RunEvent::NeedsAttention { turn: number, has_changed: false, why, at: now.wall };
             match (turn.phase(), &poison) {
                 (Phase::Leased | Phase::Backoff { .. }, Some(why)) => live.absorb(attention(Arc::clone(why))),
-                (Phase::Leased, None) if turn.recoveries >= self.shared.max_recoveries => {
+                (Phase::Leased, None)
+                    if turn.recoveries >= self.shared.max_recoveries && !in_workflows.contains(&number) =>
+                {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
                     live.absorb(attention(why.into()));
                 }
@@ -185,9 +189,8 @@ fn replayed(parts: Parts) -> Result<Loaded, LoadError> {
 }
 
 impl ShardContext {
-    /// Reads a run that no other board works on, and makes it this board's. With it are the boards that ended one after the other
-    /// while they worked on it.
-    async fn take_over(&self, run: RunId, to_end: bool) -> Result<(Box<Loaded>, Vec<Arc<str>>), LoadError> {
+    /// Reads a run that no other board works on, and makes it this board's.
+    async fn take_over(&self, run: RunId, to_end: bool) -> Result<ReadBack, LoadError> {
         let _permit = self.reader.permit().await;
         loop {
             let FreeRun { noted, parts } = self.reader.read(run).await?;
@@ -195,14 +198,38 @@ impl ShardContext {
             if !to_end {
                 self.check_hosts(&loaded)?;
             }
-            let is_at_work = loaded.run.as_ref().is_some_and(|run| run.is_at_work(self.env.now().wall));
-            let losses = self.ownership.losses(noted.as_ref(), loaded.last, is_at_work);
+            let now = self.env.now().wall;
+            let at_work: Vec<u32> = loaded.run.iter().flat_map(|run| run.turns_at_work(now)).collect();
+            let losses = self.ownership.losses(noted.as_ref(), loaded.last, !at_work.is_empty());
             let lost = losses.boards.clone();
+            let in_workflows = match &loaded.run {
+                Some(run) if lost.len() >= Losses::MAX || self.is_held_up(run, &at_work) => {
+                    self.in_workflows(run, at_work).await?
+                }
+                Some(_) | None => BTreeSet::new(),
+            };
             // If another board was faster, the run may have got further.
             if self.ownership.take(run, noted.as_ref(), losses).await? {
-                return Ok((Box::new(loaded), lost));
+                return Ok(ReadBack { lost, in_workflows, ..ReadBack::of(loaded) });
             }
         }
+    }
+
+    /// Whether one of these turns would need attention after this start.
+    fn is_held_up(&self, run: &Run, turns: &[u32]) -> bool {
+        let recoveries = turns.iter().filter_map(|turn| run.turn(*turn)).map(|turn| turn.recoveries);
+        recoveries.max().is_some_and(|most| most.saturating_add(1) >= self.max_recoveries)
+    }
+
+    /// Those of these turns whose runs of workflows are open.
+    async fn in_workflows(&self, run: &Run, turns: Vec<u32>) -> Result<BTreeSet<u32>, StorageError> {
+        let mut in_workflows = BTreeSet::new();
+        for turn in turns {
+            if self.journal.owner_of(run.turn_id(turn).workflow_run()).await?.is_some() {
+                in_workflows.insert(turn);
+            }
+        }
+        Ok(in_workflows)
     }
 
     /// Leaves a run to other boards that has open turns of agents which this one does not have. If it reaches all of them, at boards that live,

@@ -68,7 +68,8 @@ impl RunShard {
             live.absorb(event?);
             let effects = live.run.step(&ender);
             // The turns that it closed were closed then.
-            let remaining = effects.into_iter().filter(|effect| !matches!(effect, Effect::Close { .. }));
+            let is_of_closed = |effect: &Effect| matches!(effect, Effect::Close { .. } | Effect::CancelElsewhere(_));
+            let remaining = effects.into_iter().filter(|effect| !is_of_closed(effect));
             live.on_commit.extend(remaining.map(OnCommit::Effect));
             Ok((live, failure))
         });

@@ -43,9 +43,7 @@ pub(super) fn on_request(
         TurnRequest::Summary(text) => live.absorb(RunEvent::Summarized { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
         TurnRequest::Reserve { tokens, cost, charged, of_agent, continues, is_share } => {
-            let has_share = is_share && turn.is_taken_elsewhere();
-            let earlier = has_share.then(|| live.run.budget().share_left_by_attempt_before(number)).flatten();
-            if let Some((ordinal, share)) = earlier {
+            if let Some((ordinal, share)) = is_share.then(|| live.run.share_left(number)).flatten() {
                 let answer = TurnReply::Shared { number: ordinal, is_new: false, share };
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
                 return;
@@ -59,7 +57,7 @@ pub(super) fn on_request(
             let ordinal = live.run.budget().next_reservation();
             let sub_budget = live.run.branch_of(turn).brief.sub_budget;
             let budget = live.run.budget();
-            let share = if is_share { budget.share(sub_budget) } else { Share { tokens, cost } };
+            let share = if is_share { live.run.share_for(turn) } else { Share { tokens, cost } };
             let Share { tokens, cost } = share;
             let answer = budget.check_call(sub_budget, tokens, cost);
             let answer = answer.and_then(|()| budget.check_agent(turn.agent(), of_agent, tokens, cost));
