@@ -9,8 +9,8 @@ use callboard::messages::{Action, AgentName, Outcome, PlacedTurn, Response, RunE
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
 
-use crate::common::comes_true;
 use crate::common::faults::FaultPlan;
+use crate::common::{comes_true, people};
 use crate::several_boards::{HOUR, asked, asker, submit};
 use crate::shared_store::Shared;
 
