@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use crate::actors::boards::{Ask, Question, Reply, Unreached};
 use crate::actors::{Agent, Turn, TurnError, TurnsElsewhere};
 use crate::messages::{
-    AgentName, Chain, Command, Json, Limits, PlacedTurn, Refusal, RunId, RunResult, Task, TraceId, Update,
+    AgentName, Chain, Command, Json, Limits, Outcome, PlacedTurn, Refusal, RunId, RunResult, Task, TraceId, Update,
 };
 use crate::storage::StorageError;
 
@@ -93,8 +93,10 @@ impl Callboard {
             turn.waiting_for(self.ended_elsewhere(turn.agent(), (run, has_begun), asked_for(&share), asked)).await;
         match ended {
             Ok(result) => {
+                // Before it is settled: an attempt that fails here finds the share that it had.
+                let written = self.written_by_late_answers(&result).await?;
                 reserved.settle_at_end(result.metrics.usage);
-                self.command_of(&turn, result).await
+                command_of(&turn, result, written)
             }
             Err(Unended::Refused(error)) => {
                 reserved.release_if_new();
@@ -104,7 +106,8 @@ impl Callboard {
         }
     }
 
-    /// Cancels the run of a turn that is over. A board that was asked for it may not have read its letter yet. `false` if this board ends first.
+    /// Cancels the run of a turn that is over. A board that was asked for it may not have read its letter yet. `false` if this board ends
+    /// first, or cannot do it.
     async fn cancel_turn_elsewhere(&self, run: RunId) -> bool {
         let began_at = self.board.env.now().monotonic;
         loop {
@@ -123,7 +126,7 @@ impl Callboard {
                 RunError::Unknown(_) => return true,
                 error => {
                     tracing::warn!(%run, %error, "the run of a turn that is over was not cancelled");
-                    return true;
+                    return false;
                 }
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -154,25 +157,18 @@ impl Callboard {
         (Asked { question: Some(question), is_written }, Some(with_share))
     }
 
-    /// The command of a turn whose run has ended, with what its late answers have written before.
-    async fn command_of(&self, turn: &Turn, result: RunResult) -> Result<Command, TurnError> {
-        let run = result.run;
-        if result.is_tainted {
-            turn.taint(&format!("run {run}"));
+    /// What a turn and its late answers have written, if it has delegated.
+    async fn written_by_late_answers(&self, result: &RunResult) -> Result<Option<Update>, TurnError> {
+        if result.metrics.turns <= 1 || result.outcome != Outcome::Finished {
+            return Ok(None);
         }
-        let has_delegated = result.metrics.turns > 1;
-        let mut last = command_in(command(Ok(result), run)?.output.as_ref())?;
-        if has_delegated {
-            let history = self.board.journal.events(run).await?;
-            let mut written = Update::default();
-            let turns = Run::left_to_another_board(history, &self.board.rules).map_err(damaged)?;
-            for (left, ended) in turns {
-                written.append(&left);
-                written.append(&command_in(ended.output.as_ref())?.update);
-            }
-            last.update = written;
+        let history = self.board.journal.events(result.run).await?;
+        let mut written = Update::default();
+        for (left, ended) in Run::left_to_another_board(history, &self.board.rules).map_err(damaged)? {
+            written.append(&left);
+            written.append(&command_in(ended.output.as_ref())?.update);
         }
-        Ok(last)
+        Ok(Some(written))
     }
 
     /// The run that a board is asked for which is to take a turn, by the share of the budget that it has.
@@ -210,7 +206,7 @@ impl Callboard {
         }
     }
 
-    /// Has a board accept the run, and waits for its end, also while the store does not answer: an attempt that fails has its run cancelled.
+    /// Has a board accept the run, and waits for its end, also while the store does not answer: the next attempt of one that fails finds the run.
     async fn ended_elsewhere(
         &self,
         agent: &AgentName,
@@ -353,6 +349,19 @@ enum Unended {
 /// The command of a turn, from the output with which it ended at the board that took it.
 fn command_in(output: Option<&Json>) -> Result<Command, TurnError> {
     PlacedTurn::command_of(output.ok_or("it is missing").map_err(damaged)?).map_err(damaged)
+}
+
+/// The command of a turn whose run has ended; `written` if more than the turn itself has written.
+fn command_of(turn: &Turn, result: RunResult, written: Option<Update>) -> Result<Command, TurnError> {
+    let run = result.run;
+    if result.is_tainted {
+        turn.taint(&format!("run {run}"));
+    }
+    let last = command_in(command(Ok(result), run)?.output.as_ref())?;
+    Ok(match written {
+        Some(update) => Command { update, ..last },
+        None => last,
+    })
 }
 
 fn damaged(error: impl std::fmt::Display) -> TurnError {

@@ -236,13 +236,16 @@ impl Callboard {
         let others = boards.others();
         let asked = others.iter().map(|other| async move {
             let asked = boards.ask(&other.info.id, Ask::Pending { run: None });
-            match timeout(LISTED_WITHIN, asked).await {
-                Ok(Ok(Reply::Pending(pending))) => pending,
-                Ok(Ok(_) | Err(_)) | Err(_) => {
-                    tracing::warn!(board = &*other.name, "what its runs wait for people with is not known now");
-                    Vec::new()
-                }
-            }
+            let why = match timeout(LISTED_WITHIN, asked).await {
+                Ok(Ok(Reply::Pending(pending))) => return pending,
+                // As that of a command, which had no runs. What one with runs has left is listed once another board has them.
+                Ok(Err(Unreached::Gone)) => return Vec::new(),
+                Ok(Ok(reply)) => unavailable(&reply).to_string(),
+                Ok(Err(Unreached::Storage(error))) => error.to_string(),
+                Err(late) => late.to_string(),
+            };
+            tracing::warn!(board = &*other.name, why, "what its runs wait for people with is not known now");
+            Vec::new()
         });
         join_all(asked).await.into_iter().flatten().collect()
     }

@@ -62,7 +62,7 @@ struct Steps {
 
 impl Steps {
     fn push(&mut self, session: i64, kind: i16, key: Vec<u8>, first: i64, second: i64) {
-        self.bodies.push([&key[..], &kind.to_be_bytes(), &first.max(0).min(9).to_be_bytes()].concat());
+        self.bodies.push([&key[..], &kind.to_be_bytes(), &first.clamp(0, 9).to_be_bytes()].concat());
         self.kinds.push(kind);
         self.sessions.push(session);
         self.firsts.push(first);

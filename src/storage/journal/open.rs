@@ -176,6 +176,17 @@ impl Journal {
         self.delete(Self::key_of(OPEN, run))
     }
 
+    /// Removes the note of a run, unless it was written anew.
+    ///
+    /// # Errors
+    /// What the store reports; not that there is another note.
+    pub(crate) async fn mark_ended_at(&self, run: RunId, revision: Revision) -> Result<(), StorageError> {
+        match self.delete_read(Self::key_of(OPEN, run), Some(revision)).await {
+            Err(StorageError::WrongRevision { .. }) => Ok(()),
+            deleted => deleted,
+        }
+    }
+
     /// The note of an open run.
     ///
     /// # Errors
@@ -329,7 +340,10 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::storage::Memory;
 
     fn names(names: &[&str]) -> Vec<Arc<str>> {
         names.iter().map(|name| Arc::from(*name)).collect()
@@ -366,6 +380,20 @@ mod tests {
         assert_eq!(first.and(Some("b".into()), 7).boards, names(&["b"]), "it has got further");
         let many = first.and(Some("b".into()), 6).and(Some("c".into()), 7).and(Some("d".into()), 8);
         assert_eq!(many.boards, names(&["b", "c", "d"]));
+    }
+
+    #[tokio::test]
+    async fn a_note_that_was_written_anew_is_not_removed_with_the_earlier_one() {
+        let (journal, run) = (Journal::new(Arc::new(Memory::default())), RunId(Uuid::from_u128(7)));
+        let note = OpenNote::new("board", Losses::default());
+        journal.take_note(run, &note, None).await.unwrap();
+        let earlier = journal.note_of(run).await.unwrap().unwrap().revision;
+        journal.take_note(run, &note, Some(earlier)).await.unwrap();
+        journal.mark_ended_at(run, earlier).await.unwrap();
+        let noted = journal.note_of(run).await.unwrap().unwrap();
+        journal.mark_ended_at(run, noted.revision).await.unwrap();
+        assert!(journal.note_of(run).await.unwrap().is_none());
+        journal.mark_ended_at(run, noted.revision).await.unwrap();
     }
 
     use proptest::prelude::*;

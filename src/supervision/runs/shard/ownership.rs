@@ -160,15 +160,22 @@ impl Ownership {
         self.journal.take_note(run, &note, Some(revision)).await
     }
 
-    /// Makes a run that continues after its end this board's, unless it is that of another board that lives.
+    /// Makes a run that continues after its end this board's, unless it is that of another board that lives. A note is written anew, also one
+    /// of this board, which may be about to remove it.
     ///
     /// # Errors
     /// As [`Ownership::note_of_free`].
     pub(in crate::supervision::runs) async fn take_ended(&self, run: RunId) -> Result<(), LoadError> {
         loop {
             let noted = self.note_of_free(run).await?;
-            if self.take(run, noted.as_ref(), Losses::default()).await? {
-                return Ok(());
+            let note = OpenNote::new(&self.board, Losses::default());
+            match self.journal.take_note(run, &note, noted.map(|noted| noted.revision)).await {
+                Err(StorageError::WrongRevision { .. }) => {}
+                taken => {
+                    taken?;
+                    self.forget_left(run);
+                    return Ok(());
+                }
             }
         }
     }

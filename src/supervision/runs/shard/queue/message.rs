@@ -291,7 +291,7 @@ pub(crate) struct ReadBack {
     pub(crate) read: Box<Loaded>,
     /// The boards that ended one after the other while they worked on it.
     pub(crate) lost: Vec<Arc<str>>,
-    /// Turns that would need attention, were it not for the open runs of workflows that they have begun: those are executed, and not they.
+    /// Turns that would need attention, were it not for the runs of workflows that they have begun: those are executed, and not they.
     pub(crate) in_workflows: BTreeSet<u32>,
 }
 

@@ -230,9 +230,11 @@ impl RunShard {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn, at));
                 }
                 // Those that the end of the run has closed are cancelled before the note is removed that it is open.
-                Effect::CancelElsewhere(turn) if live.run.result().is_none() => {
-                    let cancelled = shared.dispatch.cancel_elsewhere(PlacedTurn::run_of(live.run.turn_id(turn)));
-                    tokio::spawn(cancelled);
+                Effect::CancelElsewhere(turn) => {
+                    let left = PlacedTurn::run_of(live.run.turn_id(turn));
+                    if !live.run.left_elsewhere().any(|run| run == left) {
+                        tokio::spawn(shared.dispatch.cancel_elsewhere(left));
+                    }
                 }
                 Effect::ArmDeadline { request, at } => {
                     let timer = Timer::RequestDeadline(live.run.id(), request);
@@ -250,7 +252,7 @@ impl RunShard {
                 Effect::EnterConversation => self.look_and_wait(live, 0, now),
                 Effect::Interrupted(_) => shared.dispatch.interrupted(&live.run),
                 // `Close` became `OnCommit::CloseTurn` when its event was applied, and the end is handled by `ended`.
-                Effect::Close { .. } | Effect::CancelElsewhere(_) | Effect::Ended => {}
+                Effect::Close { .. } | Effect::Ended => {}
             },
         }
     }

@@ -4,8 +4,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
 
 use crate::messages::{AgentName, Durability, OpenFailure, RunId, Submission, Timestamp};
 use crate::storage::{Journal, Listing, Rider, StorageError, StorageFuture};
@@ -20,6 +20,9 @@ use super::context::ShardContext;
 use super::memory_runs::MemoryRun;
 use super::ready_or_spawned::spawn_unless_ready;
 
+/// How many turns that a run has left at other boards are cancelled at once.
+const CANCELLED_AT_ONCE: usize = 64;
+
 /// What lists have of a run; `None` if it has not ended.
 fn listing_of(run: &Run) -> Option<Listing> {
     let Submission { at: submitted_at, agent, .. } = &**run.submission();
@@ -33,11 +36,25 @@ fn leaves_more(run: &Run) -> bool {
     run.conversation().is_some() || run.conflict().is_some() || run.left_elsewhere().next().is_some()
 }
 
-async fn is_done(rest: Option<BoxFuture<'static, bool>>) -> bool {
-    match rest {
-        Some(rest) => rest.await,
-        None => true,
+/// Cancels at other boards; each is `false` if the board cannot do it, or ends before.
+type Cancels = Vec<BoxFuture<'static, bool>>;
+
+/// Cancels what turns of an ended run have left at other boards, and removes the note that the run is open. If that cannot be done, the next
+/// board does it that finds the note.
+fn mark_ended(journal: Journal, run: RunId, cancels: Cancels) -> StorageFuture<()> {
+    if cancels.is_empty() {
+        return journal.mark_ended(run);
     }
+    async move {
+        // A person may have the run continue meanwhile, which writes the note anew.
+        let Some(noted) = journal.note_of(run).await? else { return Ok(()) };
+        let cancels = stream::iter(cancels).buffer_unordered(CANCELLED_AT_ONCE);
+        if cancels.fold(true, async |all, is_done| all && is_done).await {
+            journal.mark_ended_at(run, noted.revision).await?;
+        }
+        Ok(())
+    }
+    .boxed()
 }
 
 impl ShardContext {
@@ -84,26 +101,20 @@ impl ShardContext {
             return;
         }
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
-        let (rest, journal, run) = (self.rest_of_end(run, durability), self.journal.clone(), run.id());
-        let work = async move { if is_done(rest).await { journal.mark_ended(run).await } else { Ok(()) } };
-        spawn_unless_ready(work.boxed(), |_| {});
-    }
-
-    /// Stores the messages of an ended run, and cancels its turns at other boards. `false` if the board ends first: then the next one does
-    /// it that finds the note of the run. `None` if there is nothing to do.
-    fn rest_of_end(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, bool>> {
-        let leave = self.leave_conversation(run, durability);
-        let cancelled: Vec<_> = run.left_elsewhere().map(|left| self.dispatch.cancel_elsewhere(left)).collect();
-        if leave.is_none() && cancelled.is_empty() {
-            return None;
-        }
-        let rest = async move {
+        let (leave, cancels) = (self.leave_conversation(run, durability), self.cancels_elsewhere(run));
+        let (journal, run) = (self.journal.clone(), run.id());
+        let work = async move {
             if let Some(leave) = leave {
                 leave.await;
             }
-            join_all(cancelled).await.into_iter().all(|is_done| is_done)
+            mark_ended(journal, run, cancels).await
         };
-        Some(rest.boxed())
+        spawn_unless_ready(work.boxed(), |_| {});
+    }
+
+    /// What cancels the runs that turns of an ended run have left at other boards.
+    fn cancels_elsewhere(&self, run: &Run) -> Cancels {
+        run.left_elsewhere().map(|left| self.dispatch.cancel_elsewhere(left)).collect()
     }
 
     /// Lists failures whose notes a crash may have lost, but for those that were decided about.
@@ -126,18 +137,21 @@ impl ShardContext {
     pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
         let Some(listing) = listing_of(run) else { return };
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
-        let rest = self.rest_of_end(run, durability);
+        let leave = self.leave_conversation(run, durability);
+        let cancels = is_noted_open.then(|| self.cancels_elsewhere(run));
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
-        let work = match (rest, inboxes) {
-            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, listing, inboxes, true),
-            (rest, Inboxes(inboxes)) => {
+        let work = match (leave, inboxes) {
+            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, cancels, listing, inboxes),
+            (leave, Inboxes(inboxes)) => {
                 let work = async move {
-                    let is_done = is_done(rest).await;
+                    if let Some(leave) = leave {
+                        leave.await;
+                    }
                     let inboxes = match inboxes {
                         Some(inboxes) => inboxes,
                         None => shared.inboxes_of(run).await?,
                     };
-                    shared.write_end(run, at, is_noted_open, listing, inboxes, is_done).await
+                    shared.write_end(run, at, cancels, listing, inboxes).await
                 };
                 work.boxed()
             }
@@ -158,21 +172,19 @@ impl ShardContext {
         }
     }
 
-    /// Issues the writes in their order; the note that the run is open is removed if everything is done.
+    /// Issues the writes in their order: the note that the run is open, if it has one, is removed at last.
     fn write_end(
         &self,
         run: RunId,
         at: Timestamp,
-        is_noted_open: bool,
+        cancels: Option<Cancels>,
         listing: Listing,
         inboxes: Vec<AgentName>,
-        is_done: bool,
     ) -> StorageFuture<()> {
-        if is_noted_open {
+        if let Some(cancels) = cancels {
             let (listed, ended) = (self.journal.list(run, &listing), self.journal.note_ended(run, at, &inboxes));
-            let open = is_done.then(|| self.journal.mark_ended(run));
-            let open = async move { if let Some(open) = open { open.await } else { Ok(()) } };
-            return async move { listed.await.and(ended.await).and(open.await) }.boxed();
+            let marked = mark_ended(self.journal.clone(), run, cancels);
+            return async move { listed.await.and(ended.await).and(marked.await) }.boxed();
         }
         let noted = (!inboxes.is_empty()).then(|| self.journal.note_inboxes(run, at, &inboxes));
         let inboxes = (!inboxes.is_empty()).then(|| Box::new((at, inboxes)));

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tokio::sync::oneshot;
 
 use crate::env::Now;
@@ -23,6 +24,9 @@ use crate::supervision::runs::shard::timers::Timer;
 use super::context::ShardContext;
 use super::ready_or_spawned::spawn_unless_ready;
 use super::shard::RunShard;
+
+/// How many runs of workflows are looked for at once.
+const READ_AT_ONCE: usize = 64;
 
 /// How a run is read.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +124,9 @@ impl RunShard {
             match (turn.phase(), &poison) {
                 (Phase::Leased | Phase::Backoff { .. }, Some(why)) => live.absorb(attention(Arc::clone(why))),
                 (Phase::Leased, None)
-                    if turn.recoveries >= self.shared.max_recoveries && !in_workflows.contains(&number) =>
+                    if new_process
+                        && turn.recoveries >= self.shared.max_recoveries
+                        && !in_workflows.contains(&number) =>
                 {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
                     live.absorb(attention(why.into()));
@@ -200,14 +206,18 @@ impl ShardContext {
             }
             let now = self.env.now().wall;
             let at_work: Vec<u32> = loaded.run.iter().flat_map(|run| run.turns_at_work(now)).collect();
-            let losses = self.ownership.losses(noted.as_ref(), loaded.last, !at_work.is_empty());
-            let lost = losses.boards.clone();
+            let has_losses = noted.as_ref().is_some_and(|noted| !noted.note.losses.boards.is_empty());
             let in_workflows = match &loaded.run {
-                Some(run) if lost.len() >= Losses::MAX || self.is_held_up(run, &at_work) => {
-                    self.in_workflows(run, at_work).await?
-                }
+                Some(run) if has_losses || self.is_held_up(run, &at_work) => self.in_workflows(run, &at_work).await?,
                 Some(_) | None => BTreeSet::new(),
             };
+            let only_waits = !at_work.is_empty() && in_workflows.len() == at_work.len();
+            let losses = match only_waits {
+                // It did so before as well, as it has got no further since.
+                true => Losses::default(),
+                false => self.ownership.losses(noted.as_ref(), loaded.last, !at_work.is_empty()),
+            };
+            let lost = losses.boards.clone();
             // If another board was faster, the run may have got further.
             if self.ownership.take(run, noted.as_ref(), losses).await? {
                 return Ok(ReadBack { lost, in_workflows, ..ReadBack::of(loaded) });
@@ -221,15 +231,15 @@ impl ShardContext {
         recoveries.max().is_some_and(|most| most.saturating_add(1) >= self.max_recoveries)
     }
 
-    /// Those of these turns whose runs of workflows are open.
-    async fn in_workflows(&self, run: &Run, turns: Vec<u32>) -> Result<BTreeSet<u32>, StorageError> {
-        let mut in_workflows = BTreeSet::new();
-        for turn in turns {
-            if self.journal.owner_of(run.turn_id(turn).workflow_run()).await?.is_some() {
-                in_workflows.insert(turn);
-            }
-        }
-        Ok(in_workflows)
+    /// Those of these turns that have begun the run of a workflow: it is executed, and not they.
+    async fn in_workflows(&self, run: &Run, turns: &[u32]) -> Result<BTreeSet<u32>, StorageError> {
+        let look = |turn: u32| {
+            let (journal, child) = (self.journal.clone(), run.turn_id(turn).workflow_run());
+            async move { Ok(journal.has(child).await?.then_some(turn)) }.boxed()
+        };
+        let looks: Vec<BoxFuture<'_, Result<_, StorageError>>> = turns.iter().copied().map(look).collect();
+        let begun: Vec<Option<u32>> = stream::iter(looks).buffer_unordered(READ_AT_ONCE).try_collect().await?;
+        Ok(begun.into_iter().flatten().collect())
     }
 
     /// Leaves a run to other boards that has open turns of agents which this one does not have. If it reaches all of them, at boards that live,
