@@ -273,8 +273,7 @@ pub(crate) enum StoreCommand {
         /// The role that boards connect as, which may read and write rows; it is created without a password if it does not exist
         #[arg(long, value_name = "ROLE")]
         runtime_role: Option<String>,
-        /// A role that may read all rows and change none, for reports in SQL and `store check`, not for boards; it is created without a password if it
-        /// does not exist
+        /// A role that may read all rows and change none, for reports in SQL, not for boards; it is created without a password if it does not exist
         #[arg(long, value_name = "ROLE")]
         reader_role: Option<String>,
         #[command(flatten)]

@@ -10,13 +10,10 @@ use crate::messages::{BoardEntry, PendingId, RunId, Votes};
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::errors::AnswerError;
-use crate::supervision::runs::snapshot::load;
+use crate::supervision::runs::snapshot::{Loaded, load};
 
 use super::handle::Callboard;
 use super::reach::{LOOK_EVERY, TAKEN_OVER_WITHIN, unavailable};
-
-/// How many looks at the boards one that is just starting has to be seen.
-const LOOKS: u32 = 2;
 
 impl Callboard {
     /// Has the board answer a person that works on what waits; `None` if no other board does. Where no board that lives can continue the run
@@ -58,16 +55,17 @@ impl Callboard {
         answered.await.unwrap_or_else(|error| Some(Err(error.into())))
     }
 
-    /// Returns once no board that lives can continue the run that waits for this, and boards that just start had time to be seen.
+    /// Returns once two looks in a row have found that no board that lives can continue the run that waits for this: one that just starts has
+    /// time to say what it hosts.
     async fn stays_without_heir(&self, id: PendingId) -> AnswerError {
-        let every = self.board.settings.timings.scan_every;
-        tokio::time::sleep(every * LOOKS).await;
+        let mut was_lost = false;
         loop {
+            tokio::time::sleep(self.board.settings.timings.scan_every).await;
             // What the store reports, whoever asks the boards learns as well.
-            if let Ok(Some(lost)) = self.without_heir(id).await {
-                return lost;
+            match self.without_heir(id).await {
+                Ok(Some(lost)) if was_lost => return lost,
+                found => was_lost = matches!(found, Ok(Some(_))),
             }
-            tokio::time::sleep(every).await;
         }
     }
 
@@ -76,23 +74,29 @@ impl Callboard {
     async fn without_heir(&self, id: PendingId) -> Result<Option<AnswerError>, StorageError> {
         let board = &self.board;
         let here = board.ownership.board();
-        let mut boards = answer_of(board.journal.boards()).await?;
-        boards.retain(|entry| entry.info.id != *here);
         let late = board.settings.timings.lease / 2;
-        // It may be that of any run whose board is not known.
-        let is_unread = boards.iter().any(|entry| entry.info.letters == 0 && !entry.left.is_zero());
-        let is_lost = |entry: Option<&BoardEntry>| entry.map_or(!is_unread, |entry| entry.left < late);
+        let is_lost = |entry: &BoardEntry| entry.info.id != *here && entry.left < late;
         let runs = match run_of(id) {
             Some(run) => board.journal.owner_of(run).await?.map(|owner| (run, owner)).into_iter().collect(),
-            None if boards.iter().any(|entry| is_lost(Some(entry))) => board.journal.open_notes().await?,
-            None => Vec::new(),
+            None if answer_of(board.journal.boards()).await?.iter().any(is_lost) => board.journal.open_notes().await?,
+            None => return Ok(None),
         };
+        // After the notes: a board that has taken a run over since then is among them.
+        let mut boards = answer_of(board.journal.boards()).await?;
+        boards.retain(|entry| entry.info.id != *here);
+        // One that cannot be read may have any run, and take over any.
+        if boards.iter().any(|entry| entry.info.letters == 0 && !entry.left.is_zero()) {
+            return Ok(None);
+        }
         for (run, owner) in runs.into_iter().filter(|(_, owner)| owner != here) {
             let entry = boards.iter().find(|entry| entry.info.id == owner);
-            if !is_lost(entry) {
+            if entry.is_some_and(|entry| !is_lost(entry)) {
                 continue;
             }
-            let Some(fold) = answer_of(load(&board.journal, run, &board.rules)).await?.run else { continue };
+            // What cannot be read says nothing about other runs.
+            let Ok(Loaded { run: Some(fold), .. }) = answer_of(load(&board.journal, run, &board.rules)).await else {
+                continue;
+            };
             if !fold.pending().iter().any(|open| open.id() == id) {
                 continue;
             }

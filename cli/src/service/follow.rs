@@ -276,8 +276,10 @@ async fn cancel_here(store: &Store, run: RunId, reason: &str) -> Result<(), Fail
     let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.storage()).start().await;
     let board = board.map_err(Failure::of)?;
     let cancelled = board.run(run).cancel(&reason).await;
-    // Otherwise another board has to look what this one has left.
-    let _ = timeout(MAX_WAIT, noted_as_ended(&board, run)).await;
+    if cancelled.is_ok() {
+        // Otherwise another board has to look what this one has left.
+        let _ = timeout(MAX_WAIT, noted_as_ended(&board, run)).await;
+    }
     board.shutdown().await;
     cancelled.map(drop).map_err(Failure::of)
 }

@@ -234,7 +234,7 @@ impl Write {
 /// A write to any key. Every `odd`th or so is of a kind that no set has.
 fn write(odd: u32) -> impl Strategy<Value = Write> {
     let key = any::<u8>;
-    let ttl = prop_oneof![Just(-1), Just(NOW / 2), Just(NOW * 2)];
+    let ttl = prop_oneof![Just(-1), Just(0), Just(NOW / 2), Just(NOW * 2)];
     let current = prop_oneof![9 => Just(Expected::Current), 1 => Just(Expected::Wrong)];
     let conditional = prop_oneof![Just(Expected::Absent), Just(Expected::Current), Just(Expected::Wrong)];
     let riders = || prop::collection::vec((key(), any::<bool>()), 0..4);
@@ -277,6 +277,28 @@ proptest! {
         batches in batches()
     ) {
         tokio::runtime::Runtime::new().unwrap().block_on(compare(&batches))?;
+    }
+}
+
+#[test]
+fn writes_of_one_key_in_a_large_batch_are_made_in_their_order() {
+    let put = |key, ttl| Write::Put { key, expected: Expected::Any, ttl };
+    let delete = |expected| Write::Delete { key: 200, expected };
+    let append = |wrong| Write::Append { stream: 200, wrong, riders: Vec::new() };
+    let others = || (0..40).map(|key| put(key, -1));
+    let orders = [
+        [delete(Expected::Wrong), delete(Expected::Current)],
+        [delete(Expected::Current), delete(Expected::Current)],
+        [delete(Expected::Current), put(200, 0)],
+        [delete(Expected::Current), put(200, -1)],
+        [put(200, -1), delete(Expected::Current)],
+        [append(Some(1)), append(Some(0))],
+        [append(None), append(None)],
+    ];
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for order in orders {
+        let batches = [vec![put(200, -1)], others().chain(order).collect()];
+        runtime.block_on(compare(&batches)).unwrap();
     }
 }
 
