@@ -278,6 +278,5 @@ async fn forget_unless_needed(journal: &Journal, ownership: &Ownership) -> Resul
     if has_left || journal.has_memory_runs(board).await? {
         return Ok(());
     }
-    journal.discard_mail(board).await?;
     journal.storage().forget_session(ownership.session()).await
 }
