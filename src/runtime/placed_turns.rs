@@ -295,11 +295,12 @@ async fn ended(run: &RunHandle) -> Result<Option<RunResult>, Unended> {
     }
 }
 
-/// A submission that was refused; `None` if the run may be there.
+/// A submission that was refused; `None` if the run may be there, or is to be asked for again.
 fn refused(error: SubmitError) -> Result<Option<RunResult>, Unended> {
     match error {
         SubmitError::Storage(error) => or_later(error),
-        SubmitError::Unacknowledged(_) => Ok(None),
+        // Another board is asked once this one knows that that one leaves; if it is this one, the turn is its heir's.
+        SubmitError::Unacknowledged(_) | SubmitError::Refused(Refusal::ShuttingDown) => Ok(None),
         error => Err(Unended::Refused(not_begun(error))),
     }
 }

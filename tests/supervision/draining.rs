@@ -157,3 +157,24 @@ async fn a_run_that_waits_for_a_turn_at_another_board_goes_to_one_that_has_its_a
     assert_eq!(heir.run(works.id()).result().await.unwrap().output, json!("done"));
     heir.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_for_a_board_that_has_just_begun_to_leave_is_taken_by_the_next_one_that_has_its_agent() {
+    let (world, begun) = (World::new(), Arc::default());
+    let quick = |board: Builder| board.agent("quick", |_: Turn| async { Ok(Command::output("done")) });
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("quick", "x").await?)) };
+    let front = world.board().name("front").agent("lead", lead).start().await.unwrap();
+    let first = quick(worker(world.board(), &begun)).name("first").start().await.unwrap();
+    // It has looked at the other board.
+    tokio::time::sleep(SOON * 3).await;
+    let Leaving { task, .. } = leaves(&first, &begun).await;
+    // The front does not know yet that the other board leaves.
+    let run = submit(&front, "lead").await;
+    tokio::time::sleep(SOON * 5).await;
+    let next = quick(world.board()).name("next").start().await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("done"));
+    task.await.unwrap();
+    for board in [front, next] {
+        board.shutdown().await;
+    }
+}
