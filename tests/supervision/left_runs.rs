@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::env::{Env, Fault};
-use callboard::messages::{Action, AgentName, Outcome, PlacedTurn, Response, RunEvent, RunId, TurnId};
+use callboard::messages::{Action, AgentName, Durability, Outcome, PlacedTurn, Response, RunEvent, RunId, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
 
@@ -103,12 +103,12 @@ async fn a_run_whose_agents_no_board_has_is_cancelled_by_any_board_and_its_turn_
 }
 
 /// A board with the agent `asker`, with these faults, and one that works on a run which has asked it for a turn.
-async fn with_turn_elsewhere(env: &Env, faults: &FaultPlan) -> (Callboard, Callboard, RunHandle) {
+async fn with_turn_elsewhere(env: &Env, faults: &FaultPlan, kept: Durability) -> (Callboard, Callboard, RunHandle) {
     let store = Shared::new(env);
     let back = asker(store.board(&env.clone().with_faults(Arc::new(faults.clone())))).start().await.unwrap();
     let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "x").await?)) };
     let front = store.board(env).agent("lead", lead).start().await.unwrap();
-    let run = front.submit(Task::new("x").to("lead")).await.unwrap();
+    let run = front.submit(Task::new("x").to("lead").durability(kept)).await.unwrap();
     let is_share = |event: &RunEvent| matches!(event, RunEvent::Reserved { is_share: true, .. });
     comes_true(async || run.history().await.unwrap().iter().any(is_share)).await;
     (back, front, run)
@@ -121,24 +121,26 @@ fn placed(run: RunId) -> RunId {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_elsewhere_that_begins_after_its_run_was_cancelled_is_cancelled_as_well() {
-    let (env, slow) = (Env::repeatable(1), FaultPlan::default());
-    slow.arm("mail.take", Fault::Wait(Duration::from_secs(5)), u32::MAX);
-    let (back, front, run) = with_turn_elsewhere(&env, &slow).await;
-    assert!(run.cancel("not needed").await.unwrap());
-    let turn = back.run(placed(run.id()));
-    assert!(matches!(turn.read().await, Err(RunError::Unknown(_))), "the letter is not read yet");
-    comes_true(async || turn.read().await.is_ok()).await;
-    let outcome = turn.result().await.unwrap().outcome;
-    assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
-    for board in [front, back] {
-        board.shutdown().await;
+    for kept in [Durability::Sync, Durability::Memory] {
+        let (env, slow) = (Env::repeatable(1), FaultPlan::default());
+        slow.arm("mail.take", Fault::Wait(Duration::from_secs(5)), u32::MAX);
+        let (back, front, run) = with_turn_elsewhere(&env, &slow, kept).await;
+        assert!(run.cancel("not needed").await.unwrap());
+        let turn = back.run(placed(run.id()));
+        assert!(matches!(turn.read().await, Err(RunError::Unknown(_))), "the letter is not read yet");
+        comes_true(async || turn.read().await.is_ok()).await;
+        let outcome = turn.result().await.unwrap().outcome;
+        assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
+        for board in [front, back] {
+            board.shutdown().await;
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_elsewhere_that_a_board_could_not_cancel_before_it_ended_is_cancelled_by_the_next_one() {
     let (env, deaf) = (Env::repeatable(1), FaultPlan::default());
-    let (back, front, run) = with_turn_elsewhere(&env, &deaf).await;
+    let (back, front, run) = with_turn_elsewhere(&env, &deaf, Durability::Sync).await;
     let turn = back.run(placed(run.id()));
     comes_true(async || !people::questions(&turn).await.is_empty()).await;
     deaf.arm("mail.take", Fault::Error("it replies nothing that fits".into()), u32::MAX);

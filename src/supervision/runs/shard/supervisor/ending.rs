@@ -138,7 +138,14 @@ impl ShardContext {
         let Some(listing) = listing_of(run) else { return };
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
         let leave = self.leave_conversation(run, durability);
-        let cancels = is_noted_open.then(|| self.cancels_elsewhere(run));
+        let cancels = self.cancels_elsewhere(run);
+        let cancels = if is_noted_open {
+            Some(cancels)
+        } else {
+            // No note says that something is left to do: a run in memory ends with its board.
+            cancels.into_iter().for_each(|cancel| drop(tokio::spawn(cancel)));
+            None
+        };
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
         let work = match (leave, inboxes) {
             (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, cancels, listing, inboxes),
