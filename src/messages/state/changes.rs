@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard_text::{cut, visible};
-use rpds::{RedBlackTreeMapSync, VectorSync};
+use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::messages::Json;
 
+use super::fields::Fields;
 use super::{ChannelValue, State, Tree, channel_value, list_value, tree_value};
 
 /// A place where two states differ, as [`StateChange::between`] finds it.
@@ -81,11 +82,8 @@ pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<StateCha
 }
 
 /// What two maps have under each key of one of them, in order.
-fn both<'a, T>(
-    before: &'a RedBlackTreeMapSync<Arc<str>, T>,
-    after: &'a RedBlackTreeMapSync<Arc<str>, T>,
-) -> Vec<(&'a str, Option<&'a T>, Option<&'a T>)> {
-    let mut keys: Vec<&Arc<str>> = before.keys().chain(after.keys()).collect();
+fn both<'a, T>(before: &'a Fields<T>, after: &'a Fields<T>) -> Vec<(&'a str, Option<&'a T>, Option<&'a T>)> {
+    let mut keys: Vec<&Arc<str>> = before.names().chain(after.names()).collect();
     keys.sort_unstable();
     keys.dedup();
     keys.into_iter().map(|key| (&**key, before.get(key), after.get(key))).collect()

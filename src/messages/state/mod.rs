@@ -5,6 +5,7 @@
 
 mod changes;
 mod compact;
+mod fields;
 mod finished;
 mod join;
 mod rules;
@@ -15,26 +16,27 @@ mod stored;
 use std::sync::Arc;
 
 use callboard_text::{cut, did_you_mean, quoted, typo_of, visible};
-use rpds::{RedBlackTreeMapSync, VectorSync};
+use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 pub use changes::{Difference, StateChange};
 pub(crate) use compact::compact;
 pub use finished::FinalState;
-pub(crate) use join::{Delta, join, overwrite};
+pub(crate) use join::{Delta, Writes, join, overwrite};
 pub use rules::StateRules;
 pub(crate) use runtime::{RunFigures, ToolUses};
 pub(crate) use schema::METRICS;
 pub use schema::{Reducer, Schema};
 
+use self::fields::Fields;
 use super::command::Write;
 use super::{Json, TurnId, Update};
 
 /// The values of a run's channels as one turn sees them. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    channels: RedBlackTreeMapSync<Arc<str>, ChannelValue>,
+    channels: Fields<ChannelValue>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +51,7 @@ enum ChannelValue {
 enum Tree {
     Leaf(Json),
     List(VectorSync<Json>),
-    Object(RedBlackTreeMapSync<Arc<str>, Tree>),
+    Object(Fields<Tree>),
 }
 
 /// Why an update cannot be applied to a state, or why concurrent writes cannot be joined.
@@ -110,10 +112,10 @@ impl State {
     /// The channels that an update would be the first to write and whose names are likely misspellings of one that the schema
     /// declares or that is held, each with that one. An open schema takes them, so nothing else reports a typo.
     pub fn typos<'a>(&'a self, update: &'a Update, schema: &'a Schema) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let is_known = |channel: &str| schema.declares(channel) || self.channels.contains_key(channel);
+        let is_known = |channel: &str| schema.declares(channel) || self.channels.contains(channel);
         let new = update.writes().iter().map(|write| &*write.channel).filter(move |channel| !is_known(channel));
         new.filter_map(|channel| {
-            let known = schema.declared().chain(self.channels.keys().map(AsRef::as_ref));
+            let known = schema.declared().chain(self.channels.names().map(AsRef::as_ref));
             Some((channel, typo_of(channel, known)?))
         })
     }
@@ -156,7 +158,7 @@ impl State {
                     let before = std::mem::replace(channel, ChannelValue::Value(Json::null()));
                     *channel = reduce(reducer, (!write.overwrite).then_some(before), write, rules)?;
                 }
-                None => self.channels.insert_mut(Arc::clone(&write.channel), reduce(reducer, None, write, rules)?),
+                None => self.channels.insert(Arc::clone(&write.channel), reduce(reducer, None, write, rules)?),
             }
         }
         Ok(())
@@ -173,7 +175,7 @@ impl State {
 
     /// The names of the channels that hold something, sorted.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
-        self.channels.keys().map(AsRef::as_ref)
+        self.channels.names().map(AsRef::as_ref)
     }
 
     /// Returns all channels that hold something as one JSON object, by their names.
@@ -190,14 +192,8 @@ fn reduce(
     write: &Write,
     rules: &StateRules,
 ) -> Result<ChannelValue, StateError> {
-    let refuse = |problem: &str| StateError::BadValue {
-        channel: write.channel.to_string(),
-        value: write.value.to_string().chars().take(80).collect(),
-        problem: problem.to_owned(),
-    };
-    if write.value.is_too_deep() {
-        return Err(refuse("it is nested too deeply"));
-    }
+    let refuse = |problem: &str| bad_value(write, problem);
+    check_depth(write)?;
     Ok(match reducer {
         Reducer::LastValue => ChannelValue::Value(write.value.clone()),
         Reducer::Append => match before {
@@ -232,6 +228,18 @@ fn reduce(
     })
 }
 
+fn check_depth(write: &Write) -> Result<(), StateError> {
+    if write.value.is_too_deep() { Err(bad_value(write, "it is nested too deeply")) } else { Ok(()) }
+}
+
+fn bad_value(write: &Write, problem: &str) -> StateError {
+    StateError::BadValue {
+        channel: write.channel.to_string(),
+        value: write.value.to_string().chars().take(80).collect(),
+        problem: problem.to_owned(),
+    }
+}
+
 fn appended(mut items: VectorSync<Json>, value: &Json) -> VectorSync<Json> {
     match value.value() {
         Value::Array(more) => more.iter().for_each(|item| items.push_back_mut(Json::from(item.clone()))),
@@ -245,24 +253,30 @@ fn merged(before: Tree, value: &Value, rules: Option<(&[Arc<str>], bool)>) -> Tr
     let Value::Object(fields) = value else { return Tree::Leaf(Json::from(value.clone())) };
     let mut object = match before {
         Tree::Object(object) => object,
-        Tree::Leaf(_) | Tree::List(_) => RedBlackTreeMapSync::new_sync(),
+        Tree::Leaf(_) | Tree::List(_) => Fields::default(),
     };
     for (key, field) in fields {
-        let held = object.get(key.as_str());
-        let after = match rules {
-            Some((_, true)) if field.is_null() && held.is_some() => continue,
-            Some((growing, _)) if growing.iter().any(|appending| **appending == **key) => {
-                let items = match held {
-                    Some(Tree::List(items)) => items.clone(),
-                    _ => VectorSync::new_sync(),
-                };
-                Tree::List(appended(items, &Json::from(field.clone())))
-            }
-            _ => merged(held.cloned().unwrap_or_else(|| Tree::Leaf(Json::null())), field, None),
-        };
-        object.insert_mut(key.as_str().into(), after);
+        let held = object.get_mut(key);
+        if field.is_null() && held.is_some() && matches!(rules, Some((_, true))) {
+            continue;
+        }
+        let grows = rules.is_some_and(|(growing, _)| growing.iter().any(|appending| **appending == **key));
+        let merge = |before| if grows { grown(before, field) } else { merged(before, field, None) };
+        match held {
+            // Taken out, so that what only this state has is changed in place.
+            Some(held) => *held = merge(std::mem::replace(held, Tree::Leaf(Json::null()))),
+            None => object.insert(key.as_str().into(), merge(Tree::Leaf(Json::null()))),
+        }
     }
     Tree::Object(object)
+}
+
+fn grown(before: Tree, value: &Value) -> Tree {
+    let items = match before {
+        Tree::List(items) => items,
+        Tree::Leaf(_) | Tree::Object(_) => VectorSync::new_sync(),
+    };
+    Tree::List(appended(items, &Json::from(value.clone())))
 }
 
 fn added(sum: &Number, more: &Number) -> Option<Number> {
