@@ -13,8 +13,8 @@ use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, Gate
 use crate::actors::boards::{Boards, BoardsActor, letter_form};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
-    AgentSpec, BoardShare, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts,
-    Scheduler, SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
+    AgentSpec, BoardShare, DayLimiter, GaugeSources, Gauges, Router, RouterActor, RouterParts, Scheduler,
+    SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
@@ -115,7 +115,7 @@ impl Builder {
             env: env.clone(),
             scheduler: Arc::clone(&scheduler),
             decider: decider.clone(),
-            policy: policy.unwrap_or_else(|| Arc::new(|question: &PolicyQuestion<'_>| question.default_consent())),
+            policy,
             journal: journal.clone(),
             rules: rules.clone(),
             limits: settings.ledger(),

@@ -37,6 +37,7 @@ pub use ledger::{DelegationStatus, InboxMessage};
 pub(crate) use outbox::PresenceHandle;
 pub(crate) use policy::ApprovalPolicy;
 pub use policy::PolicyQuestion;
+use policy::allows_all_by_default;
 
 use directory::Directory;
 use history::Recalled;
@@ -64,7 +65,7 @@ pub(crate) struct Router {
     pub(crate) hub: Arc<Hub>,
     counters: Counters,
     decider: Decider,
-    policy: ApprovalPolicy,
+    policy: Option<ApprovalPolicy>,
     env: Env,
     journal: Journal,
     rules: StateRules,
@@ -93,7 +94,8 @@ pub(crate) struct RouterParts {
     pub(crate) env: Env,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) decider: Decider,
-    pub(crate) policy: ApprovalPolicy,
+    /// `None` is the policy that a board has by default.
+    pub(crate) policy: Option<ApprovalPolicy>,
     pub(crate) journal: Journal,
     pub(crate) rules: StateRules,
     pub(crate) limits: LedgerLimits,
@@ -324,14 +326,20 @@ impl AgentDirectory for Router {
         let (mode, has_effects) = known.unwrap_or_default();
         // What an agent may not do, its dynamic agents may not do either.
         let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
-        let ask =
-            |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, kind, action, each_time });
+        let ask = |agent: &AgentName| {
+            let question = PolicyQuestion { agent, mode, has_effects, kind, action, each_time };
+            self.policy.as_ref().map_or_else(|| question.default_consent(), |policy| policy(&question))
+        };
         let agents = || std::iter::once(agent.clone()).chain(makers);
         let strictest = || agents().map(|agent| ask(&agent)).fold(Consent::Auto, Consent::strictest);
         catch_unwind(AssertUnwindSafe(strictest)).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny
         })
+    }
+
+    fn allows_all(&self, kind: ActionKind) -> bool {
+        self.policy.is_none() && allows_all_by_default(kind)
     }
 
     fn only_analyses(&self, agent: &AgentName) -> bool {
