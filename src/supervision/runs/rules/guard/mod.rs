@@ -40,15 +40,16 @@ pub(crate) type Fingerprint = u64;
 #[must_use]
 pub(crate) fn fingerprint(input: &Json, command: &Command) -> Fingerprint {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
-    let mut text = String::with_capacity(128);
-    input.write_canonical(&mut text);
-    for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
-        text.push('\n');
-        text.push_str(&write.channel);
-        text.push('=');
-        write.value.write_canonical(&mut text);
-    }
-    xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+    Json::with_scratch(|text| {
+        input.write_canonical(text);
+        for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
+            text.push('\n');
+            text.push_str(&write.channel);
+            text.push('=');
+            write.value.write_canonical(text);
+        }
+        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+    })
 }
 
 /// A handoff that a branch remembers.
