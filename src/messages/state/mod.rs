@@ -164,6 +164,24 @@ impl State {
         Ok(())
     }
 
+    /// Checks that an update can be applied to a state, whatever the state holds. `None` if that depends on what it holds.
+    pub(crate) fn check(update: &Update, rules: &StateRules) -> Option<Result<(), StateError>> {
+        for write in update.writes() {
+            let reducer = match rules.schema.reducer(&write.channel) {
+                Ok(reducer) => reducer,
+                Err(error) => return Some(Err(error)),
+            };
+            match reducer {
+                Reducer::LastValue | Reducer::Append | Reducer::Merge { .. } => {}
+                Reducer::Sum | Reducer::Custom(_) => return None,
+            }
+            if let Err(error) = check_depth(write) {
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(()))
+    }
+
     /// The value of a channel, or `None` if it was not written yet.
     #[must_use]
     pub fn get(&self, channel: &str) -> Option<Json> {
