@@ -120,8 +120,9 @@ impl Stored for Snapshot {
     }
 }
 
-/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the later the next one is
-/// due: the total cost of snapshots stays proportional to what is journaled.
+/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, and the more turns are open, the
+/// later the next one is due: the total cost of snapshots stays proportional to what is journaled, and a fan-out gets its snapshot
+/// when most of it has ended.
 #[derive(Debug, Default)]
 pub(in crate::supervision::runs) struct Cadence {
     events: usize,
@@ -131,11 +132,14 @@ pub(in crate::supervision::runs) struct Cadence {
 impl Cadence {
     const MIN_EVENTS: usize = 512;
     const BYTES_PER_EVENT: usize = 16;
+    /// About what a snapshot has of an open turn and its branch.
+    const BYTES_OF_TURN: usize = 128;
 
-    /// Counts journaled events, and returns whether a snapshot is due.
-    pub(in crate::supervision::runs) fn count(&mut self, events: usize) -> bool {
+    /// Counts journaled events, and returns whether a snapshot of the run is due.
+    pub(in crate::supervision::runs) fn count(&mut self, events: usize, run: &Run) -> bool {
         self.events += events;
-        self.events >= Self::MIN_EVENTS.max(self.last_bytes / Self::BYTES_PER_EVENT)
+        let bytes = self.last_bytes.max(run.turns().len() * Self::BYTES_OF_TURN);
+        self.events >= Self::MIN_EVENTS.max(bytes / Self::BYTES_PER_EVENT)
     }
 
     /// The run as bytes to store.
@@ -214,6 +218,24 @@ mod tests {
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
         ];
         Run::of(events, &StateRules::default()).unwrap()
+    }
+
+    #[test]
+    fn a_snapshot_waits_until_most_of_a_fan_out_has_ended() {
+        let mut run = run();
+        let is_due = |events, run: &Run| Cadence::default().count(events, run);
+        assert_eq!([511, 512].map(|events| is_due(events, &run)), [false, true]);
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (agent, sends) = (AgentName::new("coder").unwrap(), (0..1_000).map(|part| ("coder", part)));
+        let verdict = Verdict::Admitted(vec![agent.clone(); 1_000]);
+        let command = Arc::new(Command::new().goto_many(sends));
+        run.step(&RunEvent::TurnEnded { turn: 2, agent: agent.clone(), attempt: 1, command, verdict, at });
+        assert!(!is_due(1_000, &run));
+        for turn in 4..1_000 {
+            let (agent, command) = (agent.clone(), Arc::new(Command::new()));
+            run.step(&RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict: Verdict::Nothing, at });
+        }
+        assert!(is_due(512, &run), "{}", run.turns().len());
     }
 
     #[test]
