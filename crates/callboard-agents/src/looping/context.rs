@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::StopReason;
-use callboard::actors::TurnError;
 use callboard::messages::{Action, AgentEvent, Cost, Json, Message, ToolCall, Usage};
 use futures::future::{AbortHandle, AbortRegistration};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::Compacted;
@@ -103,13 +101,6 @@ impl Answered {
     pub(super) fn of(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), is_error: false, is_untrusted: false }
     }
-}
-
-/// Decodes a recorded step.
-pub(super) fn recorded<T: DeserializeOwned>(value: &Json) -> Result<T, TurnError> {
-    value
-        .parse()
-        .map_err(|error| TurnError::terminal(format!("what the journal has of this step no longer fits: {error}")))
 }
 
 /// What follows an answer of the model.

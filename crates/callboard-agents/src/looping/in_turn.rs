@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 
 use crate::tool::{Asker, ToolScope};
 
+use super::context::{Answered, Reply};
 use super::host::{Asked, Host, Outside, Permission};
 
 /// A turn of a board.
@@ -28,11 +29,18 @@ impl Host for InTurn<'_> {
         self.0.step(name, work).boxed()
     }
 
+    fn ask_model<'a>(
+        &'a self,
+        work: BoxFuture<'a, Result<Reply, TurnError>>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        self.0.step("model", work).boxed()
+    }
+
     fn use_tool<'a>(
         &'a self,
         name: &'a str,
-        work: BoxFuture<'a, Result<Json, TurnError>>,
-    ) -> BoxFuture<'a, Result<Json, TurnError>> {
+        work: BoxFuture<'a, Result<Answered, TurnError>>,
+    ) -> BoxFuture<'a, Result<Answered, TurnError>> {
         self.0.use_tool(name, work).boxed()
     }
 
