@@ -293,6 +293,7 @@ impl Builder {
             router,
             boards,
             agents_elsewhere: tokio::sync::Mutex::default(),
+            announcing: Mutex::default(),
             differences: Mutex::default(),
             about,
             context,
