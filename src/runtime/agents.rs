@@ -100,10 +100,10 @@ impl AgentsHandle {
             self.remove(&name).await?;
             elsewhere.remove(&name);
         }
-        let is_first = self.board.router.names().is_empty();
+        let is_first = self.board.router.hosted_here() == 0;
         self.add(spec).await?;
         drop(elsewhere);
-        self.callboard().announce().await;
+        self.callboard().announce(1).await;
         if is_first {
             // It has a part of the limits that boards share from now on, and not from the next look on, which repeats one that fails.
             let _ = self.callboard().look_at_boards().await;
@@ -142,7 +142,7 @@ impl AgentsHandle {
             .on_failed(move |error| scheduler.fail_agent(&failed, error));
         match board.agents.start_child(child).await {
             Ok(()) => {
-                board.router.list(&name, &spec, actor);
+                board.router.list(&name, &spec, Some(actor));
                 // The agent has announced itself; draining makes the announcement visible to the next lookup.
                 board.router.drain_outbox();
                 Ok(())
@@ -166,7 +166,7 @@ impl AgentsHandle {
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
         self.listed(spec.checked_name()?.as_str())?;
         self.replace_any(spec).await?;
-        self.callboard().announce().await;
+        self.callboard().announce(1).await;
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl AgentsHandle {
     /// # Errors
     /// See [`AgentError`].
     pub async fn restart(&self, name: &str) -> Result<(), AgentError> {
-        if self.listed(name)?.actor.down() == Some(Down::Failed) {
+        if self.listed(name)?.actor.is_some_and(|actor| actor.down() == Some(Down::Failed)) {
             let restarted = self.board.agents.restart_child(name).await;
             return restarted.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error });
         }
@@ -232,7 +232,7 @@ impl AgentsHandle {
     pub async fn stop(&self, name: &str) -> Result<(), AgentError> {
         self.listed(name)?;
         self.remove(&AgentName::new(name)?).await?;
-        self.callboard().announce().await;
+        self.callboard().announce(1).await;
         Ok(())
     }
 
@@ -268,7 +268,7 @@ impl AgentsHandle {
         message: impl FnOnce(ractor::RpcReplyPort<Result<(), String>>) -> AgentMsg,
     ) -> Result<(), AgentError> {
         let failed = |error: String| AgentError::Factory { name: name.to_owned(), error };
-        let actor = self.any(name)?.actor;
+        let Some(actor) = self.any(name)?.actor else { return Err(failed("it has no actor".to_owned())) };
         match actor.call(message, Duration::from_secs(10)).await {
             Ok(done) => done.map_err(failed),
             Err(error) => Err(failed(error.to_string())),

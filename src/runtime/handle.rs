@@ -36,6 +36,7 @@ use crate::supervision::runs::snapshot::load;
 use crate::supervision::runs::supervisor::MemoryRuns;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
+use super::announcing::Announcing;
 use super::differences::Differences;
 use super::run_handle::RunHandle;
 use super::settings::{Classifier, Settings};
@@ -74,6 +75,8 @@ pub(super) struct Board {
     pub(super) boards: Arc<Boards>,
     /// The agents of other boards that stand here, as these boards describe them.
     pub(super) agents_elsewhere: tokio::sync::Mutex<BTreeMap<AgentName, BoardAgent>>,
+    /// Changes of its agents that others do not know yet.
+    pub(super) announcing: Mutex<Announcing>,
     /// Which agents it declares differently than others do.
     pub(super) differences: Mutex<Differences>,
     /// What the board says about itself to the others.

@@ -1,6 +1,6 @@
 //! The delegation router: resolves the targets of delegations, and records their statuses. Run supervisors dispatch through it.
 
-// - `directory`, `policy`: who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
+// - `hosted`, `directory`, `policy`: who is known by name, who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
 // - `ledger`: statuses and inboxes. `derive`, `history`: the same from the events of runs, and from their journals.
 // - `outbox`, `actor`: what waits to be entered, outside of the actor, and the actor that enters it.
 mod actor;
@@ -8,15 +8,15 @@ mod derive;
 mod directory;
 mod dispatch;
 mod history;
+mod hosted;
 mod ledger;
 mod outbox;
 mod policy;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use callboard_text::look_alike;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 
@@ -41,6 +41,7 @@ use policy::allows_all_by_default;
 
 use directory::Directory;
 use history::Recalled;
+use hosted::Hosted;
 use ledger::{DelegationLedger, Placed};
 use outbox::{Entry, Outbox};
 
@@ -52,8 +53,8 @@ use super::scheduler::Scheduler;
 
 /// The agents of the board, and the statuses of delegations. A restart of the router's actor does not change it.
 pub(crate) struct Router {
-    /// Agents that this board hosts.
-    hosted: RwLock<BTreeMap<AgentName, HostedAgent>>,
+    /// Agents that are known by name.
+    hosted: RwLock<Hosted>,
     /// The agents of other boards that live and are not being shut down.
     living_elsewhere: RwLock<BTreeSet<AgentName>>,
     /// The announced agents.
@@ -84,7 +85,8 @@ pub(crate) struct Router {
 pub(crate) struct HostedAgent {
     pub(crate) has_effects: bool,
     pub(crate) mode: Mode,
-    pub(crate) actor: ChildRef<AgentMsg>,
+    /// Its actor, if it has one.
+    pub(crate) actor: Option<ChildRef<AgentMsg>>,
     /// Another board hosts it: this one has its turns taken there.
     pub(crate) is_elsewhere: bool,
 }
@@ -133,7 +135,7 @@ impl Router {
         }
     }
 
-    pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
+    pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: Option<ChildRef<AgentMsg>>) {
         let AgentSpec { mode, has_effects, is_elsewhere, .. } = *spec;
         self.hosted.write().insert(name.clone(), HostedAgent { mode, has_effects, actor, is_elsewhere });
     }
@@ -144,6 +146,11 @@ impl Router {
 
     pub(crate) fn listed(&self, name: &str) -> Option<HostedAgent> {
         self.hosted.read().get(name).cloned()
+    }
+
+    /// The number of agents that this board hosts.
+    pub(crate) fn hosted_here(&self) -> usize {
+        self.hosted.read().here()
     }
 
     /// Notes which agents the other boards have that live and are not being shut down.
@@ -297,7 +304,7 @@ impl AgentDirectory for Router {
     fn reaches(&self, agent: &AgentName) -> bool {
         let hosted = self.hosted.read();
         let is_here = hosted.get(agent.host()).map(|found| !found.is_elsewhere);
-        is_here.is_some_and(|is_here| is_here || hosted.values().any(|other| !other.is_elsewhere))
+        is_here.is_some_and(|is_here| is_here || hosted.here() > 0)
     }
 
     fn reaches_now(&self, agent: &AgentName) -> bool {
@@ -305,8 +312,7 @@ impl AgentDirectory for Router {
     }
 
     fn look_alike(&self, name: &str) -> Option<AgentName> {
-        let hosted = self.hosted.read();
-        look_alike(name, hosted.keys().map(AgentName::as_str)).and_then(|other| AgentName::new(other).ok())
+        self.hosted.write().look_alike(name)
     }
 
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal> {
