@@ -30,8 +30,9 @@ use report::Report;
 type Measure = fn(&mut Report, Effort);
 
 /// The cases, by the names that a filter is compared with.
-const CASES: [(&str, Measure); 21] = [
+const CASES: [(&str, Measure); 22] = [
     ("chain", runs::chain),
+    ("completed chain", runs::completion),
     ("delegation", runs::delegation),
     ("ask", runs::ask),
     ("crowd chain 1,000", runs::crowd),

@@ -15,12 +15,13 @@ use crate::actors::approvals::{ChannelView, Decider};
 use crate::actors::boards::Boards;
 use crate::actors::context::ContextStore;
 use crate::actors::metrics::count_refused;
-use crate::actors::{Router, Scheduler, ShardQueues};
+use crate::actors::{InPlace, Router, Scheduler, ShardQueues, want, wants_next};
 use crate::env::{Env, Mutant};
+use crate::error::Error;
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, BoardAgent, BoardEntry, BoardInfo, Chain, Complexity, ConversationId, Durability, Json, Limits,
-    OverLimit, Refusal, RunId, Submission, Task, Timestamp, TraceId, Unacknowledged,
+    OverLimit, Refusal, RunId, RunResult, Submission, Task, Timestamp, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Storage, StorageError};
@@ -130,6 +131,36 @@ impl Callboard {
         }
     }
 
+    /// Submits a task and waits for its result, as [`Callboard::submit`] and [`RunHandle::result`] do. Turns of the run that can begin at
+    /// once are taken in the task of the caller, one at a time, and no worker is woken for them: short turns cost about half as much on a
+    /// runtime of several threads.
+    ///
+    /// While such a turn computes, so does the caller, and a caller that is not polled holds up the turn and its permit, until the turn's
+    /// timeout. Turns of agents that block their thread ([`AgentSpec::blocking`](crate::AgentSpec::blocking)) and turns that are
+    /// concurrent with one in the caller's task are taken by workers. A caller that is dropped leaves its turn to a worker, and the run
+    /// continues.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("adder", |turn: Turn| async move { Ok(Command::output(turn.input::<u32>()? + 1)) })
+    ///     .start()
+    ///     .await?;
+    /// let result = board.complete(Task::new("add one").to("adder").input(1)).await?;
+    /// assert_eq!(result.output, 2);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Submit`]: the task was not accepted. [`Error::Run`]: the board stops before the end of the run, or its journal cannot be read.
+    pub async fn complete(&self, task: Task) -> Result<RunResult, Error> {
+        let mut in_place = InPlace::new(&self.board.scheduler);
+        let run = in_place.submitting(self.submit(task)).await?;
+        Ok(in_place.until(run.result()).await?)
+    }
+
     /// What became of a submission; if this board does not have the agent, what becomes of it at the board that has it. Callers that
     /// wait hold no room for that.
     fn or_where_it_is(
@@ -228,18 +259,21 @@ impl Callboard {
             Box::pin(board.check_owner(conversation, task, &agent)).await?;
         }
         // The next caller checks when this task is among the ready turns, or was refused.
-        let _first_of_callers = match board.router.check_room(&agent) {
+        let first_of_callers = match board.router.check_room(&agent) {
             Ok(()) => None,
             Err(_) if waits_for_room => Box::pin(self.wait_for_room(&agent)).await?,
             Err(overloaded) => return Err(overloaded.into()),
         };
-        // The agent may have been stopped while the task waited.
-        board.check_is_here(&agent)?;
+        if first_of_callers.is_some() {
+            // The agent may have been stopped while the task waited.
+            board.check_is_here(&agent)?;
+        }
         if task.limits.is_none() {
             task.limits = Some(self.classify(task).await);
         }
         board.settings.run_limits.bound_task(task);
-        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
+        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| board.new_run());
+        want(run);
         let at = board.env.now().wall;
         let Lineage { chain, trace, at_end } = match lineage {
             Some(lineage) => *lineage,
@@ -480,6 +514,16 @@ fn count_if_refused(error: &SubmitError) {
 }
 
 impl Board {
+    /// The id of a run. Where the submitter takes the turns of the run itself, the run belongs to the shard of its thread, so that what
+    /// belongs to the run stays on one core.
+    fn new_run(&self) -> RunId {
+        let run = RunId(self.env.id());
+        match self.env.thread() {
+            Some(thread) if wants_next() => self.shards.near(run, thread),
+            Some(_) | None => run,
+        }
+    }
+
     /// Whether it takes nothing more: it ends, or it has lost its store and is about to end.
     pub(super) fn is_closed(&self) -> bool {
         self.run_permits.is_closed() || self.store_failure.get().is_some()

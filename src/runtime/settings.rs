@@ -101,7 +101,8 @@ pub struct Capacity {
     pub(super) pool: usize,
     pub(super) runs_in_flight: usize,
     pub(super) ready_per_agent: usize,
-    pub(super) supervisors: usize,
+    /// As many as there are cores if unset.
+    pub(super) supervisors: Option<usize>,
     pub(super) dynamic_agents: usize,
     pub(super) inbox: usize,
     pub(super) watch_buffer: usize,
@@ -113,7 +114,7 @@ impl Default for Capacity {
             pool: 5,
             runs_in_flight: 10_000,
             ready_per_agent: 1_024,
-            supervisors: 2,
+            supervisors: None,
             dynamic_agents: 16,
             inbox: 200,
             watch_buffer: 256,
@@ -134,9 +135,9 @@ impl Capacity {
         self
     }
 
-    /// How many run supervisors there are (2). At least one.
+    /// How many run supervisors there are (one for each core; in a repeatable world two). At least one.
     pub fn run_supervisors(mut self, count: usize) -> Self {
-        self.supervisors = count.max(1);
+        self.supervisors = Some(count.max(1));
         self
     }
 

@@ -60,7 +60,7 @@ impl Builder {
         let storage: Arc<dyn Storage> = Arc::clone(&store) as _;
         let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
         let journal = Journal::new(Arc::clone(&storage));
-        let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors));
+        let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors.or(env.cores()).unwrap_or(2)));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
         if let Some(project) = &settings.project {
@@ -201,7 +201,7 @@ impl Builder {
                 queue,
                 roster,
                 quarantine: Arc::clone(&quarantine),
-                memory_runs: Arc::new(MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors)),
+                memory_runs: Arc::new(MemoryRuns::new(settings.retention.memory_runs / shards.all().len())),
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     run_permits.close();

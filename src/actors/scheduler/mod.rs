@@ -7,7 +7,7 @@
 //!
 //! - `permits`: the values that a turn holds; dropped, they release themselves.
 //! - `running`, `agent_queue` with `availability`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
-//! - `dispatch`: what runs next, by the rule in `grant`. `worker`: runs turns one after the other.
+//! - `dispatch`: what runs next, by the rule in `grant`. `worker`: runs turns one after the other. `in_place`: a caller that does so itself.
 //! - `agents`, `offline`, `time_limits`, `deadlines`, `stopping`, `capacity`, `typed_requests`: what else happens to agents and turns.
 //! - `status`: what is reported of them.
 //!
@@ -23,6 +23,7 @@ mod capacity;
 mod deadlines;
 mod dispatch;
 mod grant;
+mod in_place;
 mod offline;
 mod permits;
 mod running;
@@ -53,6 +54,7 @@ use super::events::Hub;
 use super::kept_agents::KeptAgents;
 use super::turn::{Turn, TurnError, TurnServices};
 
+pub(crate) use in_place::{InPlace, want, wants_next};
 use state::State;
 pub(crate) use status::{AgentSnapshot, AgentStatus};
 
