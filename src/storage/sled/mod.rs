@@ -13,6 +13,8 @@ mod folder;
 mod gaps;
 mod groups;
 mod joining;
+#[cfg(test)]
+mod later_rows;
 mod loading;
 mod log_check;
 mod overlay;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use foldhash::HashSet;
@@ -24,8 +24,8 @@ pub(super) type Rows = BTreeMap<Vec<u8>, Option<IVec>>;
 /// What a row takes beside its key and its bytes.
 const ROW_BYTES: usize = 96;
 
-/// How many rows a scan takes from here at once.
-const PAGE: usize = 32;
+/// How many rows a scan takes from here at once, at least and at most.
+const PAGES: RangeInclusive<usize> = 4..=64;
 
 /// The layers. What is freed is freed without the lock: many rows take a while.
 #[derive(Default)]
@@ -192,14 +192,15 @@ impl Stored<'_> {
         }
     }
 
-    /// Passes on the rows of a range in the order of their keys, until there is no other or `read` returns false. What moves into the
-    /// tree meanwhile is passed on once.
+    /// Passes on the rows of a range in the order of their keys, until there is no other or `read` returns false, which it is expected to do
+    /// after `wanted` rows. What moves into the tree meanwhile is passed on once.
     pub(super) fn scan(
         &self,
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        wanted: usize,
         read: impl FnMut(&[u8], &IVec) -> Result<bool, ReadError>,
     ) -> Result<(), ReadError> {
-        self.scan_in_pages(range, PAGE, read)
+        self.scan_in_pages(range, wanted.clamp(*PAGES.start(), *PAGES.end()), read)
     }
 
     /// As [`Stored::scan`], of one moment as far as rows are concerned that the tree does not have yet.

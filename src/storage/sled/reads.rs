@@ -90,7 +90,7 @@ impl Reading<'_> {
         let mut from = after.map_or_else(Vec::new, rows::after_stream).max(prefix.clone());
         while names.len() < limit {
             let mut next = None;
-            let read = self.stored.scan((Bound::Included(from), Bound::Unbounded), |row, _| {
+            let read = self.stored.scan((Bound::Included(from), Bound::Unbounded), 1, |row, _| {
                 if row.starts_with(&prefix) {
                     next = Some(rows::stream_of(row).ok_or("a row has no stream")?);
                 }
@@ -137,7 +137,7 @@ impl Reading<'_> {
             return Ok(found);
         }
         let mut failed = None;
-        let read = self.stored.scan((start, Bound::Unbounded), |row, sealed| {
+        let read = self.stored.scan((start, Bound::Unbounded), limit, |row, sealed| {
             if !row.starts_with(&prefix) {
                 return Ok(false);
             }

@@ -208,7 +208,7 @@ impl RowBatch {
         self.next_expiry = Timestamp::from_millis(u64::MAX);
         let mut noted = Vec::new();
         let all = (Bound::Included(vec![rows::EXPIRY]), Bound::Excluded(vec![rows::EXPIRY + 1]));
-        self.stored().scan(all, |note, _| {
+        self.stored().scan(all, EXPIRED_AT_ONCE, |note, _| {
             noted.push(note.to_vec());
             Ok(noted.len() < EXPIRED_AT_ONCE)
         })?;
@@ -240,7 +240,7 @@ impl RowBatch {
 /// Whether a row refers to a payload file; in doubt it does.
 pub(super) fn is_used(stored: Stored<'_>, name: &PayloadName) -> bool {
     let mut is_used = false;
-    let scanned = stored.scan(rows::payload_uses(name), |_, _| {
+    let scanned = stored.scan(rows::payload_uses(name), 1, |_, _| {
         is_used = true;
         Ok(false)
     });
