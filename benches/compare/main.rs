@@ -7,6 +7,7 @@
 //! cargo bench --bench compare -- chain        the cases whose names contain "chain"
 //! cargo bench --bench compare -- --json       the same lines as JSON
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
+//! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; --loop raw-sled 3 what raw sled does for them
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
@@ -75,7 +76,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {
-        runs::repeat(&arguments[at + 1], arguments[at + 2].parse().unwrap());
+        let (what, times) = (&*arguments[at + 1], &*arguments[at + 2]);
+        match what {
+            "durable" => disks::repeat_chains(times.parse().unwrap()),
+            "raw-sled" => disks::repeat_rows(times.parse().unwrap()),
+            _ => runs::repeat(what, times.parse().unwrap()),
+        }
         return ExitCode::SUCCESS;
     }
     let mut take = |flag: &str| {
