@@ -2,7 +2,7 @@
 //! row costs it, and holds what a hundred writes have changed.
 //!
 //! The rows that writes change are applied to the tree later, and only then are the groups removed. A store that was not closed is
-//! opened by applying what the groups say, which makes no difference to what was applied before. A crash leaves a beginning of the
+//! opened by applying the groups, which makes no difference to what was applied before. A crash leaves a beginning of the
 //! groups; of a write that is not whole nothing is applied.
 
 use sled::{IVec, Tree};
@@ -105,7 +105,7 @@ impl Groups {
         self.next
     }
 
-    /// Removes those before one: the tree has what they say.
+    /// Removes those before one, whose writes the tree has.
     pub(super) fn remove_before(&mut self, tree: &Tree, end: u64) -> sled::Result<()> {
         while self.first < end {
             tree.remove(rows::group(self.first))?;
@@ -115,7 +115,7 @@ impl Groups {
     }
 }
 
-/// Applies to a tree what the groups in it say, and removes them.
+/// Applies the groups in a tree to it, and removes them.
 ///
 /// # Errors
 /// A group is damaged: an acknowledged write is lost.

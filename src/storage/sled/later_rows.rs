@@ -37,7 +37,7 @@ async fn contents(store: &dyn Storage, from: Sequence, limit: usize) -> (Vec<(Ke
 
 /// The length of the record with a number.
 fn length(sequence: Sequence) -> u64 {
-    if sequence % 97 == 0 { 70_000 } else { sequence * 37 % 300 }
+    if sequence.is_multiple_of(97) { 70_000 } else { sequence * 37 % 300 }
 }
 
 #[tokio::test]

@@ -115,7 +115,7 @@ impl Overlay {
         std::mem::take(&mut self.0.write().again_in_old)
     }
 
-    /// Replaces the old layer by one that says the same.
+    /// Replaces the old layer by one with the same records and values.
     pub(super) fn replace_old(&self, rows: Rows) {
         let replaced = std::mem::replace(&mut self.0.write().old, Arc::new(rows));
         drop(replaced);

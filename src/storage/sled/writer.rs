@@ -39,7 +39,7 @@ const BATCH_REQUESTS: usize = 256;
 
 /// How many rows are applied to the tree between two looks at the queue: whoever waits for a sync waits for them. More if the next layer
 /// waits already.
-const APPLIED_AT_ONCE: usize = 64;
+const APPLIED_AT_ONCE: usize = 8;
 const APPLIED_IF_LATE: usize = 512;
 
 /// What the thread owns.
