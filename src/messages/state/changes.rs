@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard_text::{cut, visible};
-use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::messages::Json;
 
 use super::fields::Fields;
+use super::list::List;
 use super::{ChannelValue, State, Tree, channel_value, list_value, tree_value};
 
 /// A place where two states differ, as [`StateChange::between`] finds it.
@@ -109,16 +109,11 @@ fn compare_trees(before: &Tree, after: &Tree, place: &mut Vec<String>, found: &m
     }
 }
 
-fn compare_lists(
-    before: &VectorSync<Json>,
-    after: &VectorSync<Json>,
-    place: &mut Vec<String>,
-    found: &mut Vec<StateChange>,
-) {
+fn compare_lists(before: &List, after: &List, place: &mut Vec<String>, found: &mut Vec<StateChange>) {
     if !after.iter().take(before.len()).eq(before.iter()) {
         compare(&list_value(before), &list_value(after), place, found);
     } else if after.len() > before.len() {
-        found.push(at(place, Difference::Appended(after.iter().skip(before.len()).cloned().collect())));
+        found.push(at(place, Difference::Appended(after.iter_from(before.len()).cloned().collect())));
     }
 }
 

@@ -8,17 +8,20 @@ use rpds::RedBlackTreeMapSync;
 /// The most entries that lie in one list. A change of a shared list copies it, which up to here costs less than the path in a tree.
 const MOST_LISTED: usize = 8;
 
+/// A name and its value.
+type Entry<T> = (Arc<str>, T);
+
 /// Values by name, in the order of the names. A clone is a pointer, and entries are never removed.
 #[derive(Clone)]
 pub(super) enum Fields<T> {
     /// Sorted. `None` is the empty map, which has no allocation.
-    Listed(Option<Arc<[(Arc<str>, T)]>>),
+    Listed(Option<Arc<[Entry<T>]>>),
     /// More than [`MOST_LISTED`].
     Tree(RedBlackTreeMapSync<Arc<str>, T>),
 }
 
 impl<T> Fields<T> {
-    fn listed(&self) -> &[(Arc<str>, T)] {
+    fn listed(&self) -> &[Entry<T>] {
         match self {
             Self::Listed(list) => list.as_deref().unwrap_or_default(),
             Self::Tree(_) => &[],

@@ -8,6 +8,7 @@ mod compact;
 mod fields;
 mod finished;
 mod join;
+mod list;
 mod rules;
 mod runtime;
 mod schema;
@@ -16,7 +17,6 @@ mod stored;
 use std::sync::Arc;
 
 use callboard_text::{cut, did_you_mean, quoted, typo_of, visible};
-use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
@@ -30,6 +30,7 @@ pub(crate) use schema::METRICS;
 pub use schema::{Reducer, Schema};
 
 use self::fields::Fields;
+use self::list::List;
 use super::command::Write;
 use super::{Json, TurnId, Update};
 
@@ -42,7 +43,7 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq)]
 enum ChannelValue {
     Value(Json),
-    List(VectorSync<Json>),
+    List(List),
     Tree(Tree),
     Sum(Number),
 }
@@ -50,7 +51,7 @@ enum ChannelValue {
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
     Leaf(Json),
-    List(VectorSync<Json>),
+    List(List),
     Object(Fields<Tree>),
 }
 
@@ -216,7 +217,7 @@ fn reduce(
         Reducer::LastValue => ChannelValue::Value(write.value.clone()),
         Reducer::Append => match before {
             Some(ChannelValue::List(items)) => ChannelValue::List(appended(items, &write.value)),
-            _ => ChannelValue::List(appended(VectorSync::new_sync(), &write.value)),
+            _ => ChannelValue::List(appended(List::default(), &write.value)),
         },
         Reducer::Merge { appending, null_keeps } => {
             let before = match before {
@@ -258,10 +259,10 @@ fn bad_value(write: &Write, problem: &str) -> StateError {
     }
 }
 
-fn appended(mut items: VectorSync<Json>, value: &Json) -> VectorSync<Json> {
+fn appended(mut items: List, value: &Json) -> List {
     match value.value() {
-        Value::Array(more) => more.iter().for_each(|item| items.push_back_mut(Json::from(item.clone()))),
-        _ => items.push_back_mut(value.clone()),
+        Value::Array(more) => more.iter().for_each(|item| items.push(Json::from(item.clone()))),
+        _ => items.push(value.clone()),
     }
     items
 }
@@ -292,7 +293,7 @@ fn merged(before: Tree, value: &Value, rules: Option<(&[Arc<str>], bool)>) -> Tr
 fn grown(before: Tree, value: &Value) -> Tree {
     let items = match before {
         Tree::List(items) => items,
-        Tree::Leaf(_) | Tree::Object(_) => VectorSync::new_sync(),
+        Tree::Leaf(_) | Tree::Object(_) => List::default(),
     };
     Tree::List(appended(items, &Json::from(value.clone())))
 }
@@ -311,7 +312,7 @@ fn channel_value(channel: &ChannelValue) -> Value {
     }
 }
 
-fn list_value(items: &VectorSync<Json>) -> Value {
+fn list_value(items: &List) -> Value {
     Value::Array(items.iter().map(|item| item.value().clone()).collect())
 }
 

@@ -25,7 +25,7 @@ impl AgentLoop {
     ) -> impl Future<Output = Result<Command, TurnError>> + Send + 'a {
         let context = Mutex::new(LoopContext::begin(messages));
         async move {
-            let finish = self.drive(&InTurn(turn), &context).await;
+            let finish = self.drive(&InTurn::new(turn), &context).await;
             let end = match &finish {
                 Ok(finish) => finish.end(),
                 Err(error) => LoopEnd::Failed(error.to_string().into()),
