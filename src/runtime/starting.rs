@@ -233,9 +233,9 @@ impl Builder {
             let sources = GaugeSources { scheduler, facts, every: Duration::from_secs(10) };
             move || (Gauges, sources.clone())
         });
-        // Without backoff, because agents have restart windows of any size.
+        // Without backoff, because agents have restart windows of any size. Agents have no order, so they stop at the same time.
         let (agents_spec, agents_tree) =
-            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::RestartBackoff::none()));
+            ChildSpec::supervisor(SupervisorSpec::simple_one_for_one("agents").backoff(tree::RestartBackoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, shard_context) in contexts.iter().enumerate() {
             let queue = Arc::clone(&shard_context.queue);
