@@ -12,6 +12,7 @@
 
 mod agents;
 mod contexts;
+mod crowds;
 mod disks;
 mod effort;
 mod measure;
@@ -30,7 +31,7 @@ use report::Report;
 type Measure = fn(&mut Report, Effort);
 
 /// The cases, by the names that a filter is compared with.
-const CASES: [(&str, Measure); 21] = [
+const CASES: [(&str, Measure); 24] = [
     ("chain", runs::chain),
     ("delegation", runs::delegation),
     ("ask", runs::ask),
@@ -52,6 +53,9 @@ const CASES: [(&str, Measure); 21] = [
     ("agent words", agents::words),
     ("start", disks::start),
     ("idle agents memory", sizes::idle_agents),
+    ("dormant agents memory", crowds::dormant),
+    ("agents one turn each", crowds::spread),
+    ("agents shutdown", crowds::shutdown),
 ];
 
 /// Measures one thing in this process, as a child of the benchmark, and prints the result.
@@ -60,6 +64,10 @@ fn child(what: &str, count: usize) {
         "waiting" => sizes::waiting(count),
         "agents" => sizes::agents(count),
         "actors" => sizes::actors(count),
+        "dormant" => crowds::declared(count),
+        "spread" => crowds::one_turn_each(count, false),
+        "woken" => crowds::one_turn_each(count, true),
+        "shutdown" => crowds::shut_down(count),
         "unanswered" => agents::unanswered(count),
         "connected" => agents::connected(count),
         other => panic!("there is no case {other}"),
