@@ -13,6 +13,7 @@
 
 mod agents;
 mod contexts;
+mod crowds;
 mod disks;
 mod effort;
 mod measure;
@@ -31,7 +32,7 @@ use report::Report;
 type Measure = fn(&mut Report, Effort);
 
 /// The cases, by the names that a filter is compared with.
-const CASES: [(&str, Measure); 22] = [
+const CASES: [(&str, Measure); 25] = [
     ("chain", runs::chain),
     ("completed chain", runs::completion),
     ("delegation", runs::delegation),
@@ -54,6 +55,9 @@ const CASES: [(&str, Measure); 22] = [
     ("agent words", agents::words),
     ("start", disks::start),
     ("idle agents memory", sizes::idle_agents),
+    ("dormant agents memory", crowds::dormant),
+    ("agents one turn each", crowds::spread),
+    ("agents shutdown", crowds::shutdown),
 ];
 
 /// Measures one thing in this process, as a child of the benchmark, and prints the result.
@@ -62,6 +66,10 @@ fn child(what: &str, count: usize) {
         "waiting" => sizes::waiting(count),
         "agents" => sizes::agents(count),
         "actors" => sizes::actors(count),
+        "dormant" => crowds::declared(count),
+        "spread" => crowds::one_turn_each(count, false),
+        "woken" => crowds::one_turn_each(count, true),
+        "shutdown" => crowds::shut_down(count),
         "unanswered" => agents::unanswered(count),
         "connected" => agents::connected(count),
         other => panic!("there is no case {other}"),

@@ -496,6 +496,7 @@ impl Callboard {
         self.drain().await;
         board.scheduler.stop_all();
         let reason = board.tree.stop().await;
+        board.router.withdraw_all();
         board.store.release_store().await;
         reason
     }

@@ -3,7 +3,7 @@
 // Before and at the start:
 // - `builder`, `settings`: what a board is made of, and its limits, intervals and timeouts.
 // - `starting`: makes and supervises everything, and resumes the runs of an earlier process.
-// - `workflow_agents`: workflows that are agents. `placed_turns`: agents of other boards. `reach`: what boards ask each other for. `announcing`: when they get to know which agents this one has. `differences`: agents that they declare differently. `draining`: runs that go to other boards at the end. `process`: which process a board is in.
+// - `dormant_agents`: the actors of agents, and when those of dormant ones come and go. `workflow_agents`: workflows that are agents. `placed_turns`: agents of other boards. `reach`: what boards ask each other for. `announcing`: when they get to know which agents this one has. `differences`: agents that they declare differently. `draining`: runs that go to other boards at the end. `process`: which process a board is in.
 // `classifier`: chooses the limits of tasks without any.
 // The handles:
 // - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `changing`: what is changed about it, `children`: runs below it. `watching`: events, tree, load.
@@ -23,6 +23,7 @@ mod classifier;
 mod conversations;
 mod dead_letters;
 mod differences;
+mod dormant_agents;
 mod draining;
 #[cfg(test)]
 mod figures;

@@ -35,6 +35,7 @@ use crate::supervision::tree::{
 use crate::supervision::{Lease, answer_of};
 
 use super::builder::{BuildError, Builder};
+use super::dormant_agents::BoardsDormantActors;
 use super::handle::{Board, Callboard};
 use super::placed_turns::PlacedTurns;
 use super::process::{is_gone, this_process};
@@ -105,6 +106,7 @@ impl Builder {
             ready_bound: settings.capacity.ready_per_agent,
             offline_after: settings.timings.offline_after,
             stuck_after: settings.timings.stuck_after,
+            sleep_after: settings.timings.sleep_after,
             reconcile_within: settings.timings.reconcile_within,
             day_limiter: Arc::clone(&day_limiter),
             lease: Arc::clone(&lease),
@@ -309,6 +311,7 @@ impl Builder {
         });
         let callboard = Callboard { board };
         callboard.board.scheduler.place_with(Arc::new(PlacedTurns(Arc::downgrade(&callboard.board))));
+        callboard.board.scheduler.wake_with(Arc::new(BoardsDormantActors(Arc::downgrade(&callboard.board))));
         let others = BoardsOnStore { board: Arc::downgrade(&callboard.board), has_said: has_said_approvals };
         callboard.board.decider.reach(Box::new(others));
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use callboard_text::looks;
 
 use super::HostedAgent;
+use crate::actors::agent::{AgentMsg, Source};
 use crate::messages::AgentName;
+use crate::supervision::tree::ChildRef;
 
 #[derive(Default)]
 pub(super) struct Hosted {
@@ -25,10 +27,26 @@ impl Hosted {
         }
     }
 
+    /// Adds a dormant agent of this board, without an actor; one that is there keeps its actor.
+    pub(super) fn insert_dormant(&mut self, name: &AgentName, source: &Source) {
+        let Source { mode, has_effects, .. } = *source;
+        match self.agents.get_mut(name.as_str()).filter(|agent| !agent.is_elsewhere) {
+            Some(agent) => (agent.mode, agent.has_effects) = (mode, has_effects),
+            None => self.insert(name.clone(), HostedAgent { mode, has_effects, actor: None, is_elsewhere: false }),
+        }
+    }
+
     pub(super) fn remove(&mut self, name: &AgentName) {
         if let Some(agent) = self.agents.remove(name) {
             self.here -= usize::from(!agent.is_elsewhere);
             self.looks.remove(name);
+        }
+    }
+
+    /// Sets the actor of an agent that is known.
+    pub(super) fn set_actor(&mut self, name: &AgentName, actor: Option<ChildRef<AgentMsg>>) {
+        if let Some(agent) = self.agents.get_mut(name) {
+            agent.actor = actor;
         }
     }
 

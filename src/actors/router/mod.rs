@@ -39,13 +39,13 @@ pub(crate) use policy::ApprovalPolicy;
 pub use policy::PolicyQuestion;
 use policy::allows_all_by_default;
 
-use directory::Directory;
+use directory::{Announced, Directory};
 use history::Recalled;
 use hosted::Hosted;
 use ledger::{DelegationLedger, Placed};
 use outbox::{Entry, Outbox};
 
-use super::agent::{AgentMsg, AgentSpec, Description, Mode};
+use super::agent::{AgentMsg, AgentSpec, Description, Mode, Source};
 use super::approvals::Decider;
 use super::events::Hub;
 use super::metrics::Counters;
@@ -140,6 +140,59 @@ impl Router {
         self.hosted.write().insert(name.clone(), HostedAgent { mode, has_effects, actor, is_elsewhere });
     }
 
+    /// Lists dormant agents of this board that are alike. The actors of those that are listed already stay.
+    pub(crate) fn list_dormant(&self, names: &[AgentName], source: &Source) {
+        let mut hosted = self.hosted.write();
+        for name in names {
+            hosted.insert_dormant(name, source);
+        }
+    }
+
+    /// Announces dormant agents, which have no actors that do so.
+    pub(crate) fn announce_dormant(&self, names: &[AgentName], source: &Source) {
+        // An agent of the name may have withdrawn.
+        self.drain_outbox();
+        let at = self.env.now().wall;
+        let mut ledger = self.ledger.lock();
+        let mut directory = self.directory.write();
+        for name in names {
+            let instance = directory.announced(name.as_str()).map_or(0, |known| known.instance);
+            let announced =
+                Announced { description: Arc::clone(&source.description), instance, is_available: true, at };
+            directory.enter(name, &announced);
+            ledger.acknowledge(name, at);
+            self.publish(name, &announced);
+        }
+    }
+
+    /// Sets the actor of an agent that is listed, or that it has none.
+    pub(crate) fn set_actor(&self, name: &AgentName, actor: Option<ChildRef<AgentMsg>>) {
+        self.hosted.write().set_actor(name, actor);
+    }
+
+    /// Withdraws the announcement of an agent whose actor has not done so, because it had none.
+    pub(crate) fn withdraw(&self, name: &AgentName) {
+        self.drain_outbox();
+        let mut directory = self.directory.write();
+        let Some(known) = directory.announced(name.as_str()).filter(|known| known.is_available) else { return };
+        let announced = Announced { is_available: false, at: self.env.now().wall, ..known.clone() };
+        directory.enter(name, &announced);
+        self.publish(name, &announced);
+    }
+
+    /// Withdraws the announcements of all agents that have no actor: the board ends.
+    pub(crate) fn withdraw_all(&self) {
+        self.drain_outbox();
+        let at = self.env.now().wall;
+        self.directory.write().withdraw_all(at, |agent, announced| self.publish(agent, announced));
+    }
+
+    fn publish(&self, agent: &AgentName, announced: &Announced) {
+        if self.presence.receiver_count() > 0 {
+            let _ = self.presence.send(announced.presence(agent));
+        }
+    }
+
     pub(crate) fn unlist(&self, name: &AgentName) {
         self.hosted.write().remove(name);
     }
@@ -192,10 +245,8 @@ impl Router {
         };
         let directory = self.directory.read();
         let described = hosted.into_iter().map(|(name, mode, has_effects)| {
-            let announced = directory.announced(&name).cloned();
-            let (role, capabilities, projects) = announced
-                .map(|Presence { role, capabilities, projects, .. }| (role, capabilities, projects))
-                .unwrap_or_default();
+            let announced = directory.announced(name.as_str()).map(|known| (*known.description).clone());
+            let Description { role, capabilities, projects } = announced.unwrap_or_default();
             let (authority, mode) = (self.scheduler.authority(name.as_str()), mode.name().into());
             BoardAgent { name, role, capabilities, projects, authority, mode, has_effects }
         });
@@ -203,7 +254,7 @@ impl Router {
     }
 
     /// The handle that announces and withdraws an agent.
-    pub(crate) fn presence_handle(&self, agent: &AgentName, description: Description) -> PresenceHandle {
+    pub(crate) fn presence_handle(&self, agent: &AgentName, description: Arc<Description>) -> PresenceHandle {
         let (outbox, env) = (Arc::clone(&self.outbox), self.env.clone());
         PresenceHandle { agent: agent.clone(), description, outbox, env }
     }
@@ -240,13 +291,12 @@ impl Router {
             match entry {
                 Entry::Message(placed) => self.enter(&mut ledger, placed),
                 Entry::Continued(run) => ledger.reopen(RequestId::of_run(run)),
-                Entry::Presence(presence) => {
-                    self.directory.write().enter(&presence);
-                    if presence.is_available {
-                        ledger.acknowledge(&presence.agent, presence.at);
+                Entry::Presence(agent, announced) => {
+                    self.directory.write().enter(&agent, &announced);
+                    if announced.is_available {
+                        ledger.acknowledge(&agent, announced.at);
                     }
-                    // There may be no watcher.
-                    let _ = self.presence.send(presence);
+                    self.publish(&agent, &announced);
                 }
             }
         }

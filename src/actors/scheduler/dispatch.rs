@@ -49,6 +49,7 @@ impl Scheduler {
             running.turn.stop.set(StopReason::Cancelled);
         }
         agent.ready.push_back(ready);
+        self.want(&mut state, index);
         self.watch_offline(&mut state, index);
         state.push_waiting(index);
         self.start_waiting(state);
@@ -127,8 +128,7 @@ impl Scheduler {
     /// Starts what waited for the board's lease.
     pub(crate) fn lease_renewed(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        let waiting = (0..state.agents.len()).filter(|index| state.agents[*index].has_work());
-        for index in waiting.collect::<Vec<_>>() {
+        for index in state.agents.with_work() {
             state.push_waiting(index);
         }
         self.start_waiting(state);
