@@ -15,13 +15,12 @@ use crate::actors::approvals::{ChannelView, Decider};
 use crate::actors::boards::Boards;
 use crate::actors::context::ContextStore;
 use crate::actors::metrics::count_refused;
-use crate::actors::{InPlace, Router, Scheduler, ShardQueues, want, wants_next};
+use crate::actors::{Router, Scheduler, ShardQueues, want, wants_next};
 use crate::env::{Env, Mutant};
-use crate::error::Error;
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, BoardAgent, BoardEntry, BoardInfo, Chain, Complexity, ConversationId, Durability, Json, Limits,
-    OverLimit, Refusal, RunId, RunResult, Submission, Task, Timestamp, TraceId, Unacknowledged,
+    OverLimit, Refusal, RunId, Submission, Task, Timestamp, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Storage, StorageError};
@@ -129,36 +128,6 @@ impl Callboard {
             }
             .inspect_err(count_if_refused)
         }
-    }
-
-    /// Submits a task and waits for its result, as [`Callboard::submit`] and [`RunHandle::result`] do. Turns of the run that can begin at
-    /// once are taken in the task of the caller, one at a time, and no worker is woken for them: short turns cost about half as much on a
-    /// runtime of several threads.
-    ///
-    /// While such a turn computes, so does the caller, and a caller that is not polled holds up the turn and its permit, until the turn's
-    /// timeout. Turns of agents that block their thread ([`AgentSpec::blocking`](crate::AgentSpec::blocking)) and turns that are
-    /// concurrent with one in the caller's task are taken by workers. A caller that is dropped leaves its turn to a worker, and the run
-    /// continues.
-    ///
-    /// ```
-    /// use callboard::prelude::*;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let board = Callboard::builder()
-    ///     .agent("adder", |turn: Turn| async move { Ok(Command::output(turn.input::<u32>()? + 1)) })
-    ///     .start()
-    ///     .await?;
-    /// let result = board.complete(Task::new("add one").to("adder").input(1)).await?;
-    /// assert_eq!(result.output, 2);
-    /// # board.shutdown().await;
-    /// # Ok::<(), callboard::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Submit`]: the task was not accepted. [`Error::Run`]: the board stops before the end of the run, or its journal cannot be read.
-    pub async fn complete(&self, task: Task) -> Result<RunResult, Error> {
-        let mut in_place = InPlace::new(&self.board.scheduler);
-        let run = in_place.submitting(self.submit(task)).await?;
-        Ok(in_place.until(run.result()).await?)
     }
 
     /// What became of a submission; if this board does not have the agent, what becomes of it at the board that has it. Callers that

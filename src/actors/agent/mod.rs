@@ -1,13 +1,12 @@
 //! Agents, and their descriptions for a board.
 
-// - `spec`: the description of an agent. `config`: its parts. `mode`: what an agent may do by itself.
-// - `source`: the same without a name, for a board. `into_agent`: what can be an agent. `dynamic`: values of agents that others create. `message`: the messages of its actor.
+// - `spec`: the description of an agent, and the same without a name for a board. `config`: its parts. `mode`: what an agent may do by itself.
+// - `into_agent`: what can be an agent. `dynamic`: values of agents that others create. `message`: the messages of its actor.
 mod config;
 mod dynamic;
 mod into_agent;
 mod message;
 mod mode;
-mod source;
 mod spec;
 
 use std::any::Any;
@@ -25,8 +24,8 @@ pub(super) use dynamic::{DynamicValue, dynamic_value, value_for};
 pub use into_agent::IntoAgent;
 pub(crate) use message::AgentMsg;
 pub use mode::Mode;
-pub(crate) use source::Source;
 pub use spec::AgentSpec;
+pub(crate) use spec::Source;
 
 /// Something with a name that takes a turn and returns a [`Command`]. Up to (5) turns of one agent run at once, so the
 /// value is shared; it is rebuilt by its factory after a panic, and what it held is gone then.

@@ -16,7 +16,7 @@ use crate::messages::{
 };
 
 use super::into_agent::{IntoAgent, or_alone, typed};
-use super::{AgentConfig, Description, Factory, Mode, RestartWindow, Source};
+use super::{AgentConfig, Description, Factory, Mode, RestartWindow};
 
 /// The longest name of a project in characters.
 const MAX_PROJECT: usize = 128;
@@ -58,6 +58,23 @@ pub struct AgentSpec {
     is_dormant: bool,
     /// Another board hosts the agent, and takes its turns.
     pub(in crate::actors) is_elsewhere: bool,
+}
+
+/// An agent's description without its name. Agents that are alike share one.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) factory: Factory,
+    pub(crate) window: RestartWindow,
+    pub(crate) config: Arc<AgentConfig>,
+    pub(crate) description: Arc<Description>,
+    pub(crate) mode: Mode,
+    pub(crate) has_effects: bool,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("description", &self.description).finish_non_exhaustive()
+    }
 }
 
 impl AgentSpec {
