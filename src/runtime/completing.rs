@@ -20,7 +20,7 @@ pub enum CompleteError {
 }
 
 impl Callboard {
-    /// Submits a task and waits for its result, as [`Callboard::submit`] and [`RunHandle::result`] do. Turns of the run that can begin at
+    /// Submits a task and waits for its result, as [`Callboard::submit`] and [`RunHandle::result`](super::RunHandle::result) do. Turns of the run that can begin at
     /// once are taken in the task of the caller, one at a time, and no worker is woken for them: a chain of short turns costs about a third
     /// less on a runtime of two threads.
     ///

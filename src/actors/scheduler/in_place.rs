@@ -46,15 +46,16 @@ pub(crate) fn wants_next() -> bool {
 
 /// Keeps a turn for the caller that this thread polls; returns one that the caller does not take.
 pub(super) fn keep(job: Job) -> Option<Job> {
-    POLLED.with_borrow_mut(|polled| match polled {
-        Some(Wanted { run: Some(run), kept: kept @ None })
-            if *run == job.turn.turn.ready.id.run && !job.is_blocking =>
+    let mut job = Some(job);
+    // A thread that ends polls nobody.
+    let _ = POLLED.try_with(|polled| {
+        if let Some(Wanted { run, kept: kept @ None }) = &mut *polled.borrow_mut()
+            && job.as_ref().is_some_and(|job| *run == Some(job.turn.turn.ready.id.run) && !job.is_blocking)
         {
-            *kept = Some(job);
-            None
+            *kept = job.take();
         }
-        Some(_) | None => Some(job),
-    })
+    });
+    job
 }
 
 /// The turn that was kept for the caller that this thread polls.
