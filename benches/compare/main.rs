@@ -7,7 +7,7 @@
 //! cargo bench --bench compare -- chain        the cases whose names contain "chain"
 //! cargo bench --bench compare -- --json       the same lines as JSON
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
-//! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; --loop raw-sled 3 what raw sled does for them
+//! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; --loop durable-one 500 one at a time; --loop raw-sled 3 what raw sled does for them
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
@@ -87,6 +87,7 @@ fn main() -> ExitCode {
         let (what, times) = (&*arguments[at + 1], &*arguments[at + 2]);
         match what {
             "durable" => disks::repeat_chains(times.parse().unwrap()),
+            "durable-one" => disks::repeat_one(times.parse().unwrap()),
             "raw-sled" => disks::repeat_rows(times.parse().unwrap()),
             _ => runs::repeat(what, times.parse().unwrap()),
         }

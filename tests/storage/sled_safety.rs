@@ -165,6 +165,70 @@ async fn a_flipped_bit_in_the_log_never_loses_a_record_silently() {
     assert!(refused > 0, "no flip hit what was synced last");
 }
 
+/// A copy of the folder of a store that was not closed, whose last writes are in the write-ahead log alone.
+async fn unclosed() -> TempDir {
+    let (folder, copy) = (tempdir().unwrap(), tempdir().unwrap());
+    let store = Sled::open(folder.path()).unwrap();
+    for number in 0..20 {
+        append(&store, "a", number, &vec![1; number as usize]).await;
+    }
+    for (path, bytes) in contents(folder.path()) {
+        let to = copy.path().join(Path::new(&path).strip_prefix(folder.path()).unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(to, bytes).unwrap();
+    }
+    copy
+}
+
+#[tokio::test]
+async fn a_damaged_write_ahead_log_is_refused_and_left_as_it_is() {
+    let folder = unclosed().await;
+    let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let log = files.into_iter().find(|path| path.file_stem().unwrap() == "wal").unwrap();
+    let log = log.as_path();
+    let whole = fs::read(log).unwrap();
+    let refused_with = |damaged: &[u8]| {
+        fs::write(log, damaged).unwrap();
+        let before = contents(folder.path());
+        let refused = refusal(folder.path());
+        (refused, contents(folder.path()) == before)
+    };
+    for length in [0, 1, 16, whole.len() / 2, whole.len() - 1] {
+        let (refused, is_as_before) = refused_with(&whole[..length]);
+        assert!(refused.contains("the write-ahead log (files `wal.*`) is damaged: it ends with sync"), "{refused}");
+        assert!(is_as_before, "{length}: something was changed");
+    }
+    // Also in the middle, where the log does not end early.
+    for at in (0..whole.len()).step_by(61) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        assert!(refused_with(&damaged).0.contains("damaged"), "{at}");
+    }
+    fs::remove_file(log).unwrap();
+    assert!(refusal(folder.path()).contains("the write-ahead log (files `wal.*`) is damaged"));
+    fs::write(log, &whole).unwrap();
+    assert_eq!(lengths(&Sled::open(folder.path()).unwrap(), "a").await.unwrap().len(), 20);
+    assert!(!log.exists(), "the tree has everything");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_no_file_in_the_place_of_the_write_ahead_log_is_refused() {
+    let folder = filled().await;
+    let log = folder.path().join("wal.99");
+    fs::create_dir(&log).unwrap();
+    assert!(refusal(folder.path()).contains("its `wal.99` is not a file; move away what is there"));
+    fs::remove_dir(&log).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &log).unwrap();
+    assert!(refusal(folder.path()).contains("its `wal.99` is not a file; move away what is there"));
+    fs::remove_file(&log).unwrap();
+    // One of another program where there is no store.
+    let other = tempdir().unwrap();
+    fs::write(other.path().join("wal.1"), "precious").unwrap();
+    assert!(refusal(other.path()).contains("has a file `wal.1`, which a store would write over"));
+    assert_eq!(contents(other.path()).len(), 1);
+}
+
 #[tokio::test]
 async fn a_log_that_lost_whole_segments_is_refused_and_left_as_it_is() {
     let folder = tempdir().unwrap();
@@ -187,7 +251,7 @@ async fn a_log_that_lost_whole_segments_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn a_folder_of_a_newer_version_is_refused_and_left_as_it_is() {
     let folder = filled().await;
-    fs::write(folder.path().join("format"), "callboard store, format 3\n").unwrap();
+    fs::write(folder.path().join("format"), "callboard store, format 4\n").unwrap();
     let before = contents(folder.path());
     assert!(refusal(folder.path()).contains("newer version of callboard"));
     assert!(contents(folder.path()) == before);

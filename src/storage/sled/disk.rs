@@ -11,6 +11,11 @@ pub(super) trait Disk: Send + Sync + 'static {
         File::create(path)
     }
 
+    /// Creates a file where nothing is.
+    fn create_new(&self, path: &Path) -> io::Result<File> {
+        File::create_new(path)
+    }
+
     /// Writes all of these bytes to a file. `path` is the file's.
     fn write(&self, file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = path;

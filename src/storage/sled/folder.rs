@@ -5,12 +5,13 @@
 //! | `lock` | locked while a process has the store open; holds its process id |
 //! | `format` | version of everything else |
 //! | `db`, `conf`, `snap.*`, `blobs/` | sled's |
+//! | `wal.N` | the last writes (`write_ahead`) |
 //! | `payloads/` | payloads too long for sled |
-//! | `synced` | the number of the last sync and how long `db` was then |
+//! | `synced` | the number of the last sync, that of the last one which `db` has, and how long `db` was then |
 //!
-//! sled takes a log that ends early for one that was cut by a crash and continues from there. `synced` distinguishes the two:
-//! it is written after each sync, so a `db` that holds less than it records has lost acknowledged writes. That is looked for
-//! before sled opens the log (`log_check`), because sled overwrites what follows the place where it stops to read.
+//! A log that ends early may have been cut by a crash. `synced` distinguishes that from damage: it is written after each sync, so logs that
+//! hold less than it records have lost acknowledged writes. Of sled's log, that is looked for before sled opens it
+//! (`log_check`), because sled overwrites what follows the place where it stops to read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,10 +22,11 @@ use callboard_text::visible;
 
 use super::disk::{Disk, sync_folder, write_whole};
 use super::log_check;
+use super::write_ahead::{Frames, files_in};
 use crate::storage::StorageError;
 
 /// What helps if `format` is lost: nothing else is in it. A test does it.
-const REWRITE_FORMAT: &str = "if no newer version of callboard has written to it, write the line `callboard store, format 2` into its file `format`";
+const REWRITE_FORMAT: &str = "if no newer version of callboard has written to it, write the line `callboard store, format 3` into its file `format`";
 
 const REMOVE_LOCK: &str = "if no process has the store open, remove it";
 const REMOVE_SYNCED: &str = "remove it, it is made again";
@@ -32,9 +34,9 @@ const REMOVE_SYNCED: &str = "remove it, it is made again";
 /// What helps against a damaged log.
 pub(super) const RESTORE_ADVICE: &str = "restore the folder from a copy, or import an export into a new one";
 
-/// The version of the folder that this program writes, and the newest it reads. In the first one there were no groups of writes, and a
-/// row had one record.
-const FORMAT: u32 = 2;
+/// The version of the folder that this program writes, and the newest it reads. In the second one there was no write-ahead log; in the first
+/// one, a row had one record.
+const FORMAT: u32 = 3;
 const FORMAT_NAME: &str = "callboard store, format ";
 
 /// sled writes the log in pieces of this many bytes. Its default is 512 KiB; with that, a page with a few long records
@@ -49,6 +51,7 @@ const MAX_SHORT: u64 = 64;
 pub(super) struct Folder {
     path: PathBuf,
     synced: File,
+    last: Synced,
     /// Whether `format` names an older version.
     is_older: bool,
 }
@@ -61,15 +64,21 @@ pub(super) struct Lock {
 
 /// The content of `synced`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Synced {
-    pub(super) sync: u64,
-    pub(super) db_length: u64,
+struct Synced {
+    sync: u64,
+    db_length: u64,
+    /// The last sync that `db` has.
+    in_db: u64,
 }
+
+/// How long `synced` is, and was before there was a write-ahead log.
+const SYNCED: usize = 28;
+const OLD_SYNCED: usize = 20;
 
 impl Folder {
     /// Takes the folder for this process and checks it, before sled sees it. Changes nothing but `lock` in a folder that it
     /// refuses.
-    pub(super) fn open(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), StorageError> {
+    pub(super) fn open(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Frames), StorageError> {
         let refuse = |detail: String| refused(path, detail);
         Self::make(path, disk).map_err(refuse)?;
         check_kinds(path).map_err(refuse)?;
@@ -78,8 +87,8 @@ impl Folder {
             Ok(lock) => lock,
             Err(holder) => return Err(StorageError::InUse { path: path.display().to_string(), holder }),
         };
-        let (folder, synced) = Self::check(path, disk).map_err(refuse)?;
-        Ok((folder, lock, synced))
+        let (folder, frames) = Self::check(path, disk).map_err(refuse)?;
+        Ok((folder, lock, frames))
     }
 
     fn make(path: &Path, disk: &dyn Disk) -> Result<(), String> {
@@ -99,20 +108,22 @@ impl Folder {
         Ok(())
     }
 
-    fn check(path: &Path, disk: &dyn Disk) -> Result<(Self, Synced), String> {
+    fn check(path: &Path, disk: &dyn Disk) -> Result<(Self, Frames), String> {
         let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let format = check_format(path)?;
         let mut synced =
             open_own(path, "synced").map_err(|error| cannot_open(path, "synced", &error, REMOVE_SYNCED))?;
         let last = read_synced(&mut synced)?;
         check_log(path, last)?;
+        let frames = Frames::read(path)?;
+        check_frames(path, &frames, last)?;
         move_others_aside(path).map_err(io("what is in the place of a snapshot or of `conf` cannot be moved"))?;
         remove_unfinished_snapshots(path).map_err(io("an unfinished snapshot cannot be removed"))?;
         if format.is_none() {
             write_format(path, disk).map_err(io("the file `format` cannot be written"))?;
         }
         let is_older = format.is_some_and(|format| format < FORMAT);
-        Ok((Self { path: path.to_owned(), synced, is_older }, last))
+        Ok((Self { path: path.to_owned(), synced, last, is_older }, frames))
     }
 
     /// Has older versions of callboard refuse a folder from now on in which they would not find everything.
@@ -124,13 +135,36 @@ impl Folder {
         &self.path
     }
 
-    /// Notes a sync that has succeeded. Not synced itself: an older note is still true.
-    pub(super) fn note_synced(&mut self, disk: &dyn Disk, note: Synced) -> io::Result<()> {
-        let mut bytes = [0; 20];
-        bytes[..8].copy_from_slice(&note.sync.to_le_bytes());
-        bytes[8..16].copy_from_slice(&note.db_length.to_le_bytes());
-        let sum = crc32fast::hash(&bytes[..16]);
-        bytes[16..].copy_from_slice(&sum.to_le_bytes());
+    /// Refuses a store that has less than was synced.
+    pub(super) fn check_reached(&self, sync: u64) -> Result<(), String> {
+        let last = self.last.sync;
+        if sync >= last {
+            return Ok(());
+        }
+        Err(format!("the file `db` is damaged: it ends with sync {sync} and had {last}; {RESTORE_ADVICE}"))
+    }
+
+    /// Notes a sync of the write-ahead log that has succeeded.
+    pub(super) fn note_sync(&mut self, disk: &dyn Disk, sync: u64) -> io::Result<()> {
+        self.last.sync = sync;
+        self.write_note(disk)
+    }
+
+    /// Notes that `db`, which was that long, has everything up to a sync.
+    pub(super) fn note_db(&mut self, disk: &dyn Disk, sync: u64, db_length: u64) -> io::Result<()> {
+        self.last = Synced { sync: self.last.sync.max(sync), db_length, in_db: sync };
+        self.write_note(disk)
+    }
+
+    /// Not synced itself: an older note is still true.
+    fn write_note(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        let Synced { sync, db_length, in_db } = self.last;
+        let mut bytes = [0; SYNCED];
+        for (at, number) in [sync, db_length, in_db].into_iter().enumerate() {
+            bytes[8 * at..8 * at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let sum = crc32fast::hash(&bytes[..SYNCED - 4]);
+        bytes[SYNCED - 4..].copy_from_slice(&sum.to_le_bytes());
         self.synced.seek(SeekFrom::Start(0))?;
         disk.write(&mut self.synced, &self.path.join("synced"), &bytes)
     }
@@ -295,8 +329,10 @@ fn check_owner(path: &Path) -> Result<(), String> {
     let _ = File::open(path.join("lock")).and_then(|file| file.take(MAX_SHORT).read_to_end(&mut lock));
     let is_number = lock.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace());
     let synced = fs::metadata(path.join("synced")).map_or(0, |about| about.len());
+    let first_log = files_in(path).unwrap_or_default().into_iter().next();
+    let log = first_log.map_or_else(String::new, |(first, _)| format!("wal.{first}"));
     let others =
-        [("conf", is_there("conf") && !is_there("db")), ("lock", !is_number), ("synced", ![0, 20].contains(&synced))];
+        [("conf", is_there("conf") && !is_there("db")), (&*log, !log.is_empty()), ("lock", !is_number), ("synced", ![0, OLD_SYNCED as u64, SYNCED as u64].contains(&synced))];
     match others.into_iter().find(|(_, is_of_another)| *is_of_another) {
         Some((name, _)) => Err(format!(
             "it is no store, and has a file `{name}`, which a store would write over: name an empty folder or a new one"
@@ -372,8 +408,16 @@ fn read_synced(file: &mut File) -> Result<Synced, String> {
         .read_to_end(&mut bytes)
         .map_err(|error| format!("the file `synced` cannot be read: {error}"))?;
     let u64_at = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or_default();
-    let whole = bytes.len() == 20 && crc32fast::hash(&bytes[..16]).to_le_bytes() == bytes[16..];
-    Ok(if whole { Synced { sync: u64_at(0), db_length: u64_at(8) } } else { Synced::default() })
+    let is_whole = |length: usize| {
+        bytes.len() == length && crc32fast::hash(&bytes[..length - 4]).to_le_bytes() == bytes[length - 4..]
+    };
+    Ok(if is_whole(SYNCED) {
+        Synced { sync: u64_at(0), db_length: u64_at(8), in_db: u64_at(16) }
+    } else if is_whole(OLD_SYNCED) {
+        Synced { sync: u64_at(0), db_length: u64_at(8), in_db: u64_at(0) }
+    } else {
+        Synced::default()
+    })
 }
 
 /// Whether the log holds what was synced. sled itself only ever shortens `db` to whole segments.
@@ -388,10 +432,21 @@ fn check_log(path: &Path, last: Synced) -> Result<(), String> {
     let damage = match length {
         None if last.db_length > 0 => format!("is missing: it had {} bytes", last.db_length),
         Some(length) if is_cut(length) => format!("is truncated: it has {length} bytes and had {}", last.db_length),
-        Some(_) | None if log_check::reaches(path, last.sync).map_err(unreadable)? => return Ok(()),
-        Some(_) | None => format!("is damaged: what was synced last (sync {}) cannot be reached", last.sync),
+        Some(_) | None if log_check::reaches(path, last.in_db).map_err(unreadable)? => return Ok(()),
+        Some(_) | None => format!("is damaged: what was synced last (sync {}) cannot be reached", last.in_db),
     };
     Err(format!("the file `db` {damage}; only the file `lock` was written: {RESTORE_ADVICE}"))
+}
+
+/// Whether the write-ahead log holds what was synced, or `db` does. That it does may not be noted: a power cut can take the last note.
+fn check_frames(path: &Path, frames: &Frames, last: Synced) -> Result<(), String> {
+    let unreadable = |error: io::Error| format!("the file `db` cannot be read: {error}");
+    let has = frames.last_sync().max(last.in_db);
+    if has >= last.sync || log_check::reaches(path, last.sync).map_err(unreadable)? {
+        return Ok(());
+    }
+    let damage = format!("is damaged: it ends with sync {has} and had {}", last.sync);
+    Err(format!("the write-ahead log (files `wal.*`) {damage}; only the file `lock` was written: {RESTORE_ADVICE}"))
 }
 
 /// Files of sled that it makes again from the log, out of its way.

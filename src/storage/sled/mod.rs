@@ -1,17 +1,17 @@
 //! A store on disk: sled as an ordered map, and what sled leaves out.
 //!
 //! What sled 0.34 does not do by itself, and what is done here about it:
-//! - its flush does not fsync: every acknowledgement of a `Sync` write waits for an fsync of the log through our own handle;
+//! - its flush does not fsync, and is slow: a write is synced in a log of our own (`write_ahead`) and applied to sled's tree later;
 //! - it has no checks of sequences, revisions and sessions: writes are decided in order, one at a time, under one lock (`write_state`);
 //! - it mistakes a truncated log for a crash: a note of what was synced distinguishes them;
 //! - half-written snapshots keep it from opening: they are removed first;
 //! - it keeps long pages in files that it never syncs: pages stay below that, longer payloads are files of our own.
 
 mod api;
+mod changes;
 mod disk;
 mod folder;
 mod gaps;
-mod groups;
 mod joining;
 #[cfg(test)]
 mod later_rows;
@@ -27,6 +27,7 @@ mod shared;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod write_ahead;
 mod write_state;
 mod writer;
 mod writes;
@@ -136,7 +137,7 @@ impl Sled {
     }
 
     fn open_on(path: &Path, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
-        let (mut folder, lock, synced) = Folder::open(path, &*disk)?;
+        let (mut folder, lock, frames) = Folder::open(path, &*disk)?;
         let refuse = |detail: String| refused(path, detail);
         let db = open_sled(path).or_else(|error| open_without_extras(path).ok_or(error)).map_err(refuse)?;
         let stored = db
@@ -147,20 +148,17 @@ impl Sled {
                 .map_err(|error| refuse(format!("the file `db` is damaged: {error}; {RESTORE_ADVICE}")))?,
             None => Progress::default(),
         };
-        if progress.sync < synced.sync {
-            return Err(refuse(format!(
-                "the file `db` is damaged: it ends with sync {} and had {}; {RESTORE_ADVICE}",
-                progress.sync, synced.sync
-            )));
-        }
+        let damaged = |error: String| refuse(format!("the store is damaged: {error}; {RESTORE_ADVICE}"));
+        let left = frames.after(progress.sync).map_err(damaged)?;
+        let (progress, writes) = left.unwrap_or((progress, Vec::new()));
+        folder.check_reached(progress.sync).map_err(refuse)?;
         let progress = next_session(progress);
         let payloads = Payloads::open(path.join("payloads"), Arc::clone(&disk))
             .map_err(|error| refuse(format!("its folder `payloads` cannot be used: {error}")))?;
         folder
             .bring_up_to_date(&*disk)
             .map_err(|error| refuse(format!("the file `format` cannot be written: {error}")))?;
-        groups::apply_left(&db)
-            .map_err(|error| refuse(format!("the file `db` is damaged: {error}; {RESTORE_ADVICE}")))?;
+        changes::apply_groups(&db).and_then(|()| changes::apply(&db, &writes)).map_err(damaged)?;
         let (tree, overlay) = ((*db).clone(), Arc::new(Overlay::default()));
         payloads
             .remove_unused(|name| row_batch::is_used(Stored { tree: &tree, overlay: &overlay }, name))
@@ -211,7 +209,7 @@ impl Sled {
         self
     }
 
-    /// Sets how many bytes of the last writes are kept in memory and synced in groups, before they are applied to rows of their own (4 MiB):
+    /// Sets how many bytes of the last writes are kept in memory and in the write-ahead log, before they are applied to sled's tree (4 MiB):
     /// for tests, in which few writes are to get there.
     #[doc(hidden)]
     #[must_use]

@@ -1,5 +1,5 @@
-//! Rows that were written and are not in rows of their own yet. The last writes of the store are here, in memory, for everybody who
-//! reads, and on disk in groups (`groups`), several writes to a row. So a write costs no search in the tree, and what is replaced or
+//! Rows that were written and that sled's tree does not have yet. The last writes of the store are here, in memory, for everybody who
+//! reads, and on disk in the write-ahead log. So a write costs no search in the tree, and what is replaced or
 //! removed soon after it was written never gets there.
 //!
 //! There are two layers. What is written goes to the young one. When that has grown, it becomes the old one, and the store's thread

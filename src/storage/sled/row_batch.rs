@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashSet};
 use sled::{IVec, Tree};
 
 use super::gaps::Gaps;
-use super::groups::Unwritten;
+use super::changes::Unwritten;
 use super::loading::load_head;
 use super::overlay::{Changed, Overlay, Stored};
 use super::payloads::{MAX_INLINE, PayloadName, Payloads};
@@ -30,7 +30,7 @@ pub(super) struct RowBatch {
     /// Rows that this write has looked for in vain.
     absent: HashSet<Vec<u8>>,
     gaps: Gaps,
-    /// What earlier writes have changed and is in no group yet.
+    /// What earlier writes have changed and is not in the log yet.
     unwritten: Unwritten,
     /// Whether this write has payload files.
     new_payloads: bool,
@@ -61,7 +61,7 @@ impl RowBatch {
         Stored { tree: &self.tree, overlay: &self.overlay }
     }
 
-    /// About how many bytes of writes are in memory: those that are in no group yet, and those that the tree may not get yet.
+    /// About how many bytes of writes are in memory: those that are not in the log yet, and those that the tree may not get yet.
     pub(super) fn bytes(&self) -> usize {
         self.unwritten.len() + self.overlay.young_bytes()
     }

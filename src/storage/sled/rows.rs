@@ -104,7 +104,8 @@ pub(super) fn key_of(row: &[u8]) -> Option<Key> {
     Key::from_bytes(row.get(1..)?)
 }
 
-/// The key of a group of writes.
+/// The key of a group of writes, as stores of format 2 have them.
+#[cfg(test)]
 pub(super) fn group(number: u64) -> Vec<u8> {
     join(GROUP, &[&number.to_be_bytes()])
 }

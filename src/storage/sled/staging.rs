@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sled::IVec;
 
-use super::groups::Unwritten;
+use super::changes::Unwritten;
 use super::loading::remembered;
 use super::read_error::ReadError;
 use super::row_batch::RowBatch;

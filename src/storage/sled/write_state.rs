@@ -3,14 +3,14 @@
 //! What a write may wait for is the writer's: a permit of the queue, payload files, syncs. A short write that finds the queue
 //! empty waits for none of these and is cheaper than waking a thread, so its caller applies it, in memory, under the lock of
 //! the state. Either way the order in which writes are issued is the order in which they are applied and synced. Neither changes
-//! sled's tree: that is the writer's, which syncs many writes in one row (`groups`) and applies them to rows of their own later.
+//! sled's tree: that is the writer's, which syncs writes in a log (`write_ahead`) and applies them to the tree later.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::groups::Unwritten;
+use super::changes::Unwritten;
 use super::payloads::PayloadName;
 use super::rows::Progress;
 use super::shared::{ENDED, QUEUE, Shared};
@@ -138,8 +138,9 @@ impl WriteState {
     pub(super) fn begin_sync(&mut self, is_applied: bool, is_last: bool) -> Covered {
         let mut covered = Covered { answers: std::mem::take(&mut self.for_sync), ..Covered::default() };
         let young_bytes = self.staging.rows.young_bytes();
-        let has_aged = is_applied && young_bytes >= if is_last { 1 } else { self.layer_bytes };
-        if self.sync_by.take().is_some() || (has_aged && is_last) {
+        let is_due = self.sync_by.take().is_some();
+        let has_aged = is_applied && if is_last { is_due || young_bytes > 0 } else { young_bytes >= self.layer_bytes };
+        if is_due || (has_aged && is_last) {
             covered.loose_payloads = self.staging.rows.take_loose_payloads();
             let (unwritten, progress) = self.staging.begin_sync(has_aged);
             covered.log = Some(Log { unwritten, progress, has_aged });

@@ -1,6 +1,6 @@
 //! The store's own thread, on which everything that waits for the disk is done: it writes payload files, takes requests from the
-//! queue, syncs, and answers. It alone changes sled's tree: before each sync it adds what was written to it in groups, and between
-//! syncs it applies what has been written to rows of their own.
+//! queue, syncs, and answers. A sync appends what was written to the write-ahead log. The thread alone changes sled's tree: between syncs it
+//! applies to it what the log has.
 //!
 //! While a sync runs, writes gather; the next one is for all of them. So the number of syncs does not grow with the
 //! number of callers. After a failed sync it is unknown what is on disk: the thread ends, and with it every
@@ -19,15 +19,15 @@ use parking_lot::{MappedMutexGuard, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::disk::{Disk, sync_folder};
-use super::folder::{Folder, Synced};
-use super::groups::Groups;
+use super::folder::Folder;
 use super::joining::with_joined_records;
 use super::overlay::{Rows, Stored};
 use super::payloads::{PayloadName, Payloads};
 use super::row_batch::is_used;
-use super::rows;
+use super::rows::{self, Progress};
 use super::shared::{CLOSED, ENDED, Shared};
 use super::staging::StageError;
+use super::write_ahead::WriteAheadLog;
 use super::write_state::{Covered, LAYER_BYTES, Log, WriteState};
 use super::writes::{Answer, Request, Write};
 use crate::messages::{Durability, Timestamp};
@@ -51,7 +51,7 @@ pub(super) struct Writer {
     db: File,
     folder: Folder,
     blobs: HashSet<OsString>,
-    groups: Groups,
+    log: WriteAheadLog,
     /// What is being applied to the tree.
     applying: Option<Applying>,
 }
@@ -61,8 +61,8 @@ struct Applying {
     rows: Arc<Rows>,
     /// The last row that was applied.
     last: Bound<Vec<u8>>,
-    /// The first group that is not of it.
-    end: u64,
+    /// How far the log has got with it.
+    progress: Progress,
 }
 
 /// The answers that wait for one batch.
@@ -82,8 +82,8 @@ impl Writer {
         folder: Folder,
     ) -> io::Result<Self> {
         let db = OpenOptions::new().read(true).write(true).open(folder.path().join("db"))?;
-        let (blobs, groups) = (HashSet::new(), Groups::default());
-        Ok(Self { shared, tree, payloads, disk, db, folder, blobs, groups, applying: None })
+        let (blobs, log) = (HashSet::new(), WriteAheadLog::new(folder.path()));
+        Ok(Self { shared, tree, payloads, disk, db, folder, blobs, log, applying: None })
     }
 
     /// Serves until the store is closed or breaks.
@@ -107,13 +107,18 @@ impl Writer {
     }
 
     /// Makes what opening has changed durable: sled's settings, which it never syncs and without which it refuses its log,
-    /// the names of new files, and the new session.
+    /// the names of new files, the new session, and what was left in the write-ahead log.
     pub(super) fn commit_opening(&mut self) -> Result<(), String> {
         let settings = self.folder.path().join("conf");
         let synced = File::open(&settings).and_then(|file| self.disk.sync(&file, &settings));
         synced.map_err(|error| failed("conf", &error))?;
         sync_folder(&*self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
-        self.sync(false)
+        let Covered { log, .. } = write_state(&self.shared)?.begin_sync(false, false);
+        if let Some(Log { progress, .. }) = log {
+            self.sync_tree(progress)?;
+            self.shared.count_sync();
+        }
+        self.remove_log_up_to(u64::MAX)
     }
 
     fn serve(&mut self, requests: &Receiver<Request>) -> Result<Option<oneshot::Sender<()>>, String> {
@@ -205,33 +210,36 @@ impl Writer {
         }
         let is_applied = self.applying.is_none();
         let Covered { answers, log, loose_payloads } = write_state(&self.shared)?.begin_sync(is_applied, is_last);
-        let synced = match log {
-            Some(log) => self.write_log(log, is_last).and_then(|sync| self.sync_log(sync, &loose_payloads)),
-            None => Ok(()),
-        };
+        let aged = log.as_ref().filter(|log| log.has_aged).map(|log| log.progress);
+        let synced = log.map_or(Ok(()), |log| self.sync_log(&log, &loose_payloads));
         // Before the answers are dropped: their callers then read the reason.
         synced.inspect_err(|reason| self.shared.stop(reason))?;
         answers.into_iter().for_each(Answer::send);
+        if let Some(progress) = aged {
+            self.begin_applying(progress)?;
+        }
+        if is_last { self.apply_rest() } else { Ok(()) }
+    }
+
+    /// Never tried twice: a failed fsync may have dropped what it was to write.
+    fn sync_log(&mut self, log: &Log, loose_payloads: &[PayloadName]) -> Result<(), String> {
+        let Log { unwritten, progress, has_aged: _ } = log;
+        let appended = self.log.append(&*self.disk, progress, unwritten);
+        appended.map_err(|error| failed("the write-ahead log", &error))?;
+        self.shared.count_sync();
+        let noted = self.folder.note_sync(&*self.disk, progress.sync);
+        noted.map_err(|error| failed("synced", &error))?;
+        let stored = Stored { tree: &self.tree, overlay: &self.shared.overlay };
+        for name in loose_payloads.iter().filter(|name| !is_used(stored, name)) {
+            self.payloads.remove(name);
+        }
         Ok(())
     }
 
-    /// Adds what was written to the log; the number of the sync that is to follow.
-    fn write_log(&mut self, log: Log, is_last: bool) -> Result<u64, String> {
-        let Log { unwritten, progress, has_aged } = log;
-        let not_written = |error: sled::Error| format!("the log was not written: {error}");
-        self.groups.write(&self.tree, &unwritten).map_err(not_written)?;
-        if has_aged {
-            self.begin_applying()?;
-        }
-        if is_last {
-            self.apply_rest()?;
-        }
-        self.tree.insert(rows::PROGRESS, codec::encode(&progress)).map_err(not_written)?;
-        Ok(progress.sync)
-    }
-
-    /// Begins to apply the old layer, which the groups have.
-    fn begin_applying(&mut self) -> Result<(), String> {
+    /// Begins to apply the old layer, with which the log has got this far. Not before it is on disk there: sled may write its own log at any
+    /// time.
+    fn begin_applying(&mut self, progress: Progress) -> Result<(), String> {
+        self.log.end_file();
         let overlay = &self.shared.overlay;
         let joined = with_joined_records(&overlay.old(), &overlay.take_written_again());
         let state = write_state(&self.shared)?;
@@ -241,13 +249,13 @@ impl Writer {
         }
         drop(state);
         let (rows, last) = (self.shared.overlay.old(), Bound::Unbounded);
-        self.applying = Some(Applying { rows, last, end: self.groups.next() });
+        self.applying = Some(Applying { rows, last, progress });
         Ok(())
     }
 
     /// Applies some rows of the old layer to the tree.
     fn apply_some(&mut self) -> Result<(), String> {
-        let Some(Applying { rows, last, end }) = &mut self.applying else { return Ok(()) };
+        let Some(Applying { rows, last, progress }) = &mut self.applying else { return Ok(()) };
         let is_late = self.shared.overlay.young_bytes() >= LAYER_BYTES;
         let mut left = if is_late { APPLIED_IF_LATE } else { APPLIED_AT_ONCE };
         let mut applied = Bound::Unbounded;
@@ -267,10 +275,17 @@ impl Writer {
             *last = applied;
             return Ok(());
         }
-        self.groups.remove_before(&self.tree, *end).map_err(not_applied)?;
+        let progress = *progress;
         self.applying = None;
         self.shared.overlay.forget_old();
-        Ok(())
+        self.sync_tree(progress)?;
+        self.remove_log_up_to(progress.sync)
+    }
+
+    /// Removes what the log has of writes that the tree has on disk.
+    fn remove_log_up_to(&self, sync: u64) -> Result<(), String> {
+        let removed = self.log.remove_up_to(sync);
+        removed.map_err(|error| format!("files of the write-ahead log cannot be removed: {error}"))
     }
 
     /// Applies the rest of the old layer.
@@ -281,22 +296,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Never tried twice: a failed fsync may have dropped what it was to write.
-    fn sync_log(&mut self, sync: u64, loose_payloads: &[PayloadName]) -> Result<(), String> {
-        self.tree.flush().map_err(|error| format!("the log was not written: {error}"))?;
+    /// Makes the tree durable, which has everything up to a sync.
+    fn sync_tree(&mut self, progress: Progress) -> Result<(), String> {
+        let not_written = |error: sled::Error| format!("the tree was not written: {error}");
+        self.tree.insert(rows::PROGRESS, codec::encode(&progress)).map_err(not_written)?;
+        self.tree.flush().map_err(not_written)?;
         self.sync_blobs().map_err(|error| failed("blobs", &error))?;
         // Before the sync: what others add meanwhile may not be on disk.
         let db_length = self.db.metadata().map_err(|error| failed("db", &error))?.len();
         let path = self.folder.path().join("db");
         self.disk.sync(&self.db, &path).map_err(|error| failed("db", &error))?;
-        self.shared.count_sync();
-        let noted = self.folder.note_synced(&*self.disk, Synced { sync, db_length });
-        noted.map_err(|error| failed("synced", &error))?;
-        let stored = Stored { tree: &self.tree, overlay: &self.shared.overlay };
-        for name in loose_payloads.iter().filter(|name| !is_used(stored, name)) {
-            self.payloads.remove(name);
-        }
-        Ok(())
+        let noted = self.folder.note_db(&*self.disk, progress.sync, db_length);
+        noted.map_err(|error| failed("synced", &error))
     }
 
     /// Pages are kept below the size from which on sled writes them to files of their own, which it never syncs. Should

@@ -1,23 +1,16 @@
-//! Writes as they are synced: one after the other, in rows of some kilobytes, whatever they change. A group row costs the tree what any
-//! row costs it, and holds what a hundred writes have changed.
-//!
-//! The rows that writes change are applied to the tree later, and only then are the groups removed. A store that was not closed is
-//! opened by applying the groups, which makes no difference to what was applied before. A crash leaves a beginning of the
-//! groups; of a write that is not whole nothing is applied.
+//! Writes as bytes: which rows they change, one write after the other. So they are in the write-ahead log, and were, in format 2 of the
+//! store, in rows of sled's tree, some kilobytes in each (groups).
 
 use sled::{IVec, Tree};
 
 use super::overlay::Rows;
 use super::rows::{self, GROUP};
 
-/// The longest piece that one row has. A page has up to 17 rows and is written again with every tenth change of it.
-const PIECE: usize = 32 << 10;
-
-/// A piece begins with the number of its bytes that belong to a write which an earlier piece has begun. The first ones are removed before
+/// A group begins with the number of its bytes that belong to a write which an earlier group has begun. The first ones are removed before
 /// the last ones, so a crash may leave the end of a write that was applied.
 const BEGUN_BEFORE: usize = 4;
 
-/// Writes that are in no group row yet, in their order.
+/// Writes that are not in the log yet, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     bytes: Vec<u8>,
@@ -26,6 +19,10 @@ pub(super) struct Unwritten {
 impl Unwritten {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Adds what one write changes.
@@ -59,67 +56,19 @@ fn push(bytes: &mut Vec<u8>, piece: &[u8]) {
     bytes.extend_from_slice(piece);
 }
 
-fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+/// Takes a piece from the front.
+pub(super) fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (piece, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
     *bytes = rest;
     Some(piece)
 }
 
-/// The group rows of a tree.
-#[derive(Debug)]
-pub(super) struct Groups {
-    /// The first one that is there, and the next one to be written.
-    first: u64,
-    next: u64,
-}
-
-impl Default for Groups {
-    fn default() -> Self {
-        Self { first: 1, next: 1 }
-    }
-}
-
-impl Groups {
-    /// Writes them to the tree.
-    pub(super) fn write(&mut self, tree: &Tree, unwritten: &Unwritten) -> sled::Result<()> {
-        // Where the next write begins, counted from the piece.
-        let mut begins = 0;
-        for (piece, at) in unwritten.bytes.chunks(PIECE).zip((0..).step_by(PIECE)) {
-            let begun_before = begins.min(piece.len());
-            let row = rows::group(self.next);
-            let sealed = rows::seal(&row, &[&length_of(begun_before), piece]);
-            tree.insert(row, sealed)?;
-            self.next += 1;
-            while begins < piece.len() {
-                let mut rest = &unwritten.bytes[at + begins..];
-                begins += 4 + take(&mut rest).map_or(0, <[u8]>::len);
-            }
-            begins -= piece.len();
-        }
-        Ok(())
-    }
-
-    /// The number of the next group: what was written before has been written by then.
-    pub(super) fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// Removes those before one, whose writes the tree has.
-    pub(super) fn remove_before(&mut self, tree: &Tree, end: u64) -> sled::Result<()> {
-        while self.first < end {
-            tree.remove(rows::group(self.first))?;
-            self.first += 1;
-        }
-        Ok(())
-    }
-}
-
-/// Applies the groups in a tree to it, and removes them.
+/// Applies the groups in the tree of a store of format 2, and removes them.
 ///
 /// # Errors
 /// A group is damaged: an acknowledged write is lost.
-pub(super) fn apply_left(tree: &Tree) -> Result<(), String> {
+pub(super) fn apply_groups(tree: &Tree) -> Result<(), String> {
     let (mut bytes, mut keys, mut expected) = (Vec::new(), Vec::new(), None);
     for group in tree.scan_prefix([GROUP]) {
         let (row, sealed) = group.map_err(|error| error.to_string())?;
@@ -138,14 +87,23 @@ pub(super) fn apply_left(tree: &Tree) -> Result<(), String> {
         expected = Some(number + 1);
         keys.push(row);
     }
-    for (row, sealed) in whole_writes(&bytes)? {
+    apply(tree, &bytes)?;
+    keys.into_iter().try_for_each(|row| tree.remove(row).map(drop)).map_err(|error| error.to_string())
+}
+
+/// Applies writes to a tree: what the last of them leaves.
+///
+/// # Errors
+/// They cannot be read, or sled fails.
+pub(super) fn apply(tree: &Tree, writes: &[u8]) -> Result<(), String> {
+    for (row, sealed) in whole_writes(writes)? {
         let applied = match sealed {
             Some(sealed) => tree.insert(row, sealed),
             None => tree.remove(row),
         };
         applied.map_err(|error| error.to_string())?;
     }
-    keys.into_iter().try_for_each(|row| tree.remove(row).map(drop)).map_err(|error| error.to_string())
+    Ok(())
 }
 
 /// What the writes that are whole have changed.
@@ -153,7 +111,7 @@ fn whole_writes(mut bytes: &[u8]) -> Result<Rows, String> {
     let mut changed = Rows::new();
     while let Some(mut write) = take(&mut bytes) {
         while !write.is_empty() {
-            let (row, sealed) = change(&mut write).ok_or("a group of writes cannot be read")?;
+            let (row, sealed) = change(&mut write).ok_or("the changes of a write cannot be read")?;
             changed.insert(row.to_vec(), sealed.map(IVec::from));
         }
     }
@@ -175,6 +133,9 @@ fn change<'a>(write: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
 mod tests {
     use super::*;
 
+    /// The longest piece that one group had.
+    const PIECE: usize = 32 << 10;
+
     fn tree() -> sled::Db {
         sled::Config::new().temporary(true).open().unwrap()
     }
@@ -190,16 +151,28 @@ mod tests {
         writes.map(|(number, length)| (format!("v{number:03}").into_bytes(), vec![number as u8; length])).collect()
     }
 
-    fn written(tree: &Tree, writes: &[(Vec<u8>, Vec<u8>)]) -> Groups {
-        let mut groups = Groups::default();
+    /// Writes groups as format 2 had them.
+    fn written(tree: &Tree, writes: &[(Vec<u8>, Vec<u8>)]) {
+        let mut number = 1;
         for some in writes.chunks(7) {
             let mut unwritten = Unwritten::default();
             for (row, sealed) in some {
                 unwritten.add([(&**row, Some(&**sealed)), (b"removed".as_slice(), None)].into_iter());
             }
-            groups.write(tree, &unwritten).unwrap();
+            // Where the next write begins, counted from the piece.
+            let mut begins = 0;
+            for (piece, at) in unwritten.bytes.chunks(PIECE).zip((0..).step_by(PIECE)) {
+                let row = rows::group(number);
+                let sealed = rows::seal(&row, &[&length_of(begins.min(piece.len())), piece]);
+                tree.insert(row, sealed).unwrap();
+                number += 1;
+                while begins < piece.len() {
+                    let mut rest = &unwritten.bytes[at + begins..];
+                    begins += 4 + take(&mut rest).map_or(0, <[u8]>::len);
+                }
+                begins -= piece.len();
+            }
         }
-        groups
     }
 
     #[test]
@@ -214,7 +187,7 @@ mod tests {
             for (row, sealed) in &groups[..left] {
                 tree.insert(row, sealed).unwrap();
             }
-            apply_left(&tree).unwrap();
+            apply_groups(&tree).unwrap();
             let applied = tree.scan_prefix(b"v").count();
             assert_eq!(groups_in(&tree), 0);
             assert_eq!(tree.contains_key(b"removed").unwrap(), applied == 0);
@@ -230,10 +203,12 @@ mod tests {
         let writes = writes();
         for removed in 1.. {
             let tree = tree();
-            let mut groups = written(&tree, &writes);
-            groups.remove_before(&tree, removed).unwrap();
+            written(&tree, &writes);
+            for group in 1..removed {
+                tree.remove(rows::group(group)).unwrap();
+            }
             let left = groups_in(&tree);
-            apply_left(&tree).unwrap();
+            apply_groups(&tree).unwrap();
             let applied: Vec<_> = tree.scan_prefix(b"v").map(Result::unwrap).collect();
             let last = &writes[writes.len() - applied.len()..];
             assert!(applied.iter().zip(last).all(|((row, sealed), write)| *row == write.0 && *sealed == write.1));
@@ -253,7 +228,7 @@ mod tests {
                 Some(sealed) => tree.insert(&row, sealed).unwrap(),
                 None => tree.remove(&row).unwrap(),
             };
-            assert!(apply_left(&tree).unwrap_err().starts_with("a group of writes"));
+            assert!(apply_groups(&tree).unwrap_err().starts_with("a group of writes"));
         }
     }
 }
