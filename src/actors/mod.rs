@@ -56,9 +56,13 @@ pub(crate) use day_limiter::DayLimiter;
 pub use day_limiter::DayLimits;
 pub(crate) use gauges::{GaugeSources, Gauges};
 pub(crate) use router::{ApprovalPolicy, HostedAgent, LedgerLimits, Router, RouterActor, RouterParts};
+#[cfg(test)]
+pub(crate) use scheduler::SIZE_OF_RUNNING_TURN;
 pub(crate) use scheduler::{
     AgentSnapshot, AgentStatus, DormantActors, InPlace, NotStarted, Scheduler, SchedulerConfig, TurnsElsewhere, want,
     wants_next,
 };
 pub(crate) use shard_queues::ShardQueues;
 pub(crate) use storage_actor::{Arguments as StorageActorArguments, StorageActor, StorageActorMsg};
+#[cfg(test)]
+pub(crate) use turn::SIZE_OF_TURN;

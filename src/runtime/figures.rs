@@ -51,7 +51,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                     settings.timings.remind_before.as_secs() / 3600
                 ),
                 "60 days".to_owned(),
-                agent.question_ttl.map_or("never".to_owned(), time),
+                agent.question_ttl().map_or("never".to_owned(), time),
                 "1".to_owned(),
             ],
         ),

@@ -167,6 +167,7 @@ pub struct Retention {
     pub(super) runs: Duration,
     pub(super) conversations: Duration,
     pub(super) memory_runs: usize,
+    pub(super) memory_bytes: usize,
     pub(super) memory_turns: u32,
     pub(super) every: Duration,
 }
@@ -177,6 +178,7 @@ impl Default for Retention {
             runs: Duration::from_secs(30 * 24 * 3600),
             conversations: Duration::from_secs(90 * 24 * 3600),
             memory_runs: 10_000,
+            memory_bytes: 64 << 20,
             memory_turns: 1_000,
             every: Duration::from_secs(60),
         }
@@ -196,9 +198,22 @@ impl Retention {
         self
     }
 
-    /// How many ended runs are kept whose journals live in memory only (10,000).
+    /// How many ended runs are kept whose journals live in memory only (10,000), unless they take too many bytes
+    /// ([`Retention::memory_bytes`]).
     pub fn memory_runs(mut self, runs: usize) -> Self {
         self.memory_runs = runs;
+        self
+    }
+
+    /// How many bytes the journals of these ended runs take, in addition to their number (64 MiB). Once they take more, those that ended
+    /// first are deleted; the last ones stay, whatever their size.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// let builder = Callboard::builder().retention(|it| it.memory_runs(1_000_000).memory_bytes(256 << 20));
+    /// ```
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.memory_bytes = bytes;
         self
     }
 

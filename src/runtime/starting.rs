@@ -28,7 +28,7 @@ use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::run_reader::RunReader;
-use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
+use crate::supervision::runs::supervisor::{MemoryBytes, MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
 };
@@ -179,6 +179,7 @@ impl Builder {
             move || (StorageActor, arguments.clone())
         });
         let rosters: Vec<_> = shards.all().iter().map(|_| Arc::new(Roster::new(Arc::clone(&without_permit)))).collect();
+        let memory_bytes = MemoryBytes::new(settings.retention.memory_bytes);
         let shard_context = |(queue, roster)| {
             let (run_permits, storage_actor) = (Arc::clone(&run_permits), storage_actor.clone());
             let failure = Arc::clone(&store_failure);
@@ -203,7 +204,10 @@ impl Builder {
                 queue,
                 roster,
                 quarantine: Arc::clone(&quarantine),
-                memory_runs: Arc::new(MemoryRuns::new(settings.retention.memory_runs / shards.all().len())),
+                memory_runs: Arc::new(MemoryRuns::new(
+                    settings.retention.memory_runs / shards.all().len(),
+                    Arc::clone(&memory_bytes),
+                )),
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     run_permits.close();

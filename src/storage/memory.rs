@@ -1,6 +1,6 @@
 //! A store in memory: for runs that need no disk, for tests, and as the plainest reading of the rules.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -57,11 +57,29 @@ struct State {
     sessions: Sessions,
 }
 
+/// Most streams of a board in memory have a few records, so it takes no more than they need.
 #[derive(Default)]
 struct Stream {
-    head: StreamHead,
-    /// The first one has the sequence `head.purged + 1`.
-    records: VecDeque<Arc<[u8]>>,
+    /// The sequence of the last record.
+    last: Sequence,
+    /// All records that are not purged.
+    records: Vec<Arc<[u8]>>,
+}
+
+impl Stream {
+    fn head(&self) -> StreamHead {
+        let kept = Sequence::try_from(self.records.len()).unwrap_or(Sequence::MAX);
+        StreamHead { last: self.last, purged: self.last.saturating_sub(kept) }
+    }
+
+    fn append(&mut self, name: &Key, expected: Sequence, payload: Arc<[u8]>) -> Result<Sequence, StorageError> {
+        self.last = self.head().append(name, expected)?;
+        if self.records.len() < 4 {
+            self.records.reserve_exact(1);
+        }
+        self.records.push(payload);
+        Ok(self.last)
+    }
 }
 
 impl Memory {
@@ -101,16 +119,10 @@ impl State {
         let Append { stream: name, expected, payload, durability: _, session, riders: _ } = append;
         self.sessions.check(session)?;
         if let Some(stream) = self.streams.get_mut(&name) {
-            let sequence = stream.head.append(&name, expected)?;
-            stream.records.push_back(payload);
-            if stream.records.len() == 1 {
-                self.names.insert(name);
-            }
-            return Ok(sequence);
+            return stream.append(&name, expected, payload);
         }
         let mut stream = Stream::default();
-        let sequence = stream.head.append(&name, expected)?;
-        stream.records.push_back(payload);
+        let sequence = stream.append(&name, expected, payload)?;
         self.names.insert(name.clone());
         self.streams.insert(name, stream);
         Ok(sequence)
@@ -118,7 +130,7 @@ impl State {
 
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> Vec<Record> {
         let Some(stream) = self.streams.get(stream) else { return Vec::new() };
-        let first = stream.head.purged + 1;
+        let first = stream.head().purged + 1;
         let skipped = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
         let records = (first..).zip(&stream.records).skip(skipped).take(limit);
         records.map(|(sequence, payload)| Record { sequence, payload: Arc::clone(payload) }).collect()
@@ -126,9 +138,8 @@ impl State {
 
     fn purge(&mut self, name: &Key, up_to: Sequence) {
         let Some(stream) = self.streams.get_mut(name) else { return };
-        for _ in stream.head.purge(up_to) {
-            stream.records.pop_front();
-        }
+        let purged = stream.head().purge(up_to).count().min(stream.records.len());
+        stream.records.drain(..purged);
         if stream.records.is_empty() {
             self.names.remove(name);
             self.streams.remove(name);

@@ -352,3 +352,25 @@ async fn runs_in_memory_are_open_until_they_are_listed_and_the_oldest_are_forgot
     assert_eq!((listed.len(), listed.iter().any(|ended| ended.run == run.id())), (2, false));
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn runs_in_memory_whose_journals_take_too_many_bytes_are_forgotten() {
+    let board = Callboard::builder().durability(Durability::Memory).capacity(|it| it.run_supervisors(2));
+    let board = board.retention(|it| it.memory_bytes(64 << 10));
+    let board = board.agent("coder", |_: Turn| async move { Ok(Command::output("x".repeat(10_000))) });
+    let board = board.start().await.unwrap();
+    let mut runs = Vec::new();
+    for _ in 0..20 {
+        let run = board.submit(Task::new("fix")).await.unwrap();
+        run.result().await.unwrap();
+        runs.push(run.id());
+    }
+    let listed: Vec<RunId> = pages(&board, 99).await.into_iter().map(|ended| ended.run).collect();
+    assert!((4..=7).contains(&listed.len()), "{} of 20, each of 10 KB and more, are kept in 64 KiB", listed.len());
+    assert!(listed.contains(&runs[19]) && !listed.contains(&runs[0]));
+    for (run, is_kept) in [(runs[19], true), (runs[0], false)] {
+        let has_history = board.run(run).history().await.is_ok_and(|events| !events.is_empty());
+        assert_eq!(has_history, is_kept);
+    }
+    board.shutdown().await;
+}

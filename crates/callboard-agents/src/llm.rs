@@ -153,6 +153,8 @@ impl Agent for LlmAgent {
             None => turn.input_json().to_string(),
         };
         let mut messages = turn.conversation()?;
+        // They are kept until the model has answered.
+        messages.reserve_exact(1);
         messages.push(Message::user(asked));
         thinker.system(system).turn(&turn, messages).await
     }

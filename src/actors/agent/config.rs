@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::turn::TurnSettings;
-use crate::messages::{AgentLimit, Authority, OnUnknown, PerDay};
+use crate::messages::Authority;
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -17,33 +17,17 @@ pub(crate) struct AgentConfig {
     pub(crate) is_blocking: bool,
     /// How long a turn may run, without the time in which it waits.
     pub(crate) timeout: Duration,
-    /// The context namespaces that it was granted; without a list, that of its run.
-    pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
     /// Its authority.
     pub(crate) authority: Authority,
-    /// The rule for effects with an unknown outcome; the board's if unset.
-    pub(crate) on_unknown: Option<OnUnknown>,
-    /// The time to live of its questions to people; unlimited if unset.
-    pub(crate) question_ttl: Option<Duration>,
-    /// Dynamic agents that it creates may be kept after their run.
-    pub(crate) keeps_agents: bool,
-    /// What it may use in a day.
-    pub(crate) per_day: PerDay,
-    /// What it may use in a run.
-    pub(crate) per_run: AgentLimit,
+    /// What its turns need, which they share.
+    pub(in crate::actors) of_turns: Arc<TurnSettings>,
 }
 
 impl AgentConfig {
-    /// The part of the configuration that its turns need.
-    pub(in crate::actors) fn turn_settings(&self) -> TurnSettings {
-        TurnSettings {
-            namespaces: self.namespaces.clone(),
-            on_unknown: self.on_unknown,
-            question_ttl: self.question_ttl,
-            keeps_agents: self.keeps_agents,
-            per_day: self.per_day,
-            per_run: self.per_run,
-        }
+    /// The time to live of its questions to people; unlimited if unset.
+    #[cfg(test)]
+    pub(crate) fn question_ttl(&self) -> Option<Duration> {
+        self.of_turns.question_ttl
     }
 }
 

@@ -41,7 +41,7 @@ pub(in crate::actors) fn dynamic_value(host: &Arc<dyn AgentValue>, drafts: &[Jso
     for draft in drafts {
         let spec = built.value.make(draft)?;
         let source = spec.source();
-        let namespaces = granted_by_both(built.namespaces, source.config.namespaces.clone());
+        let namespaces = granted_by_both(built.namespaces, source.config.of_turns.namespaces.clone());
         built = DynamicValue { value: (source.factory)()?, namespaces };
     }
     Ok(built)

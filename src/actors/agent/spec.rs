@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::actors::context::MAX_NAMESPACE;
-use crate::actors::turn::TurnError;
+use crate::actors::turn::{TurnError, TurnSettings};
 use crate::messages::{
     AgentLimit, AgentName, Authority, BoardAgent, Cost, MAX_AGENT_NAME, NameError, OnUnknown, PerDay,
 };
@@ -195,13 +195,15 @@ impl AgentSpec {
             is_reentrant: self.is_reentrant,
             is_blocking: self.is_blocking,
             timeout: self.timeout,
-            namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
             authority: self.authority,
-            on_unknown: self.on_unknown,
-            question_ttl: self.question_ttl,
-            keeps_agents: self.keeps_agents,
-            per_day: self.per_day,
-            per_run: self.per_run,
+            of_turns: Arc::new(TurnSettings {
+                namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
+                on_unknown: self.on_unknown,
+                question_ttl: self.question_ttl,
+                keeps_agents: self.keeps_agents,
+                per_day: self.per_day,
+                per_run: self.per_run,
+            }),
         }
     }
 

@@ -19,10 +19,10 @@ use super::{Router, derive};
 impl Dispatch for Router {
     fn start(&self, mut turn: Box<ReadyTurn>) {
         // A run knows its own dynamic agents; kept ones are known to the board.
-        if turn.made.as_deref().is_some_and(<[Json]>::is_empty)
+        if turn.extras.made.as_deref().is_some_and(<[Json]>::is_empty)
             && let Some(kept) = self.kept(&turn.agent)
         {
-            turn.made = Some(kept.drafts.into());
+            turn.extras.made = Some(kept.drafts.into());
         }
         match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
             None => self.scheduler.enqueue(turn),

@@ -63,6 +63,8 @@ use super::turn::{Turn, TurnError, TurnServices};
 
 pub(crate) use dormancy::{DormantActors, NotStarted};
 pub(crate) use in_place::{InPlace, want, wants_next};
+#[cfg(test)]
+pub(crate) use running::SIZE_OF_RUNNING_TURN;
 use state::State;
 pub(crate) use status::{AgentSnapshot, AgentStatus};
 
@@ -78,7 +80,7 @@ pub(crate) struct Scheduler {
     stuck_after: Duration,
     sleep_after: Duration,
     /// The services for turns.
-    services: TurnServices,
+    services: Arc<TurnServices>,
     /// Notified, after `state` is unlocked, when a permit, or room among an agent's ready turns, has become free, or an agent
     /// takes no more work. `quiet` and `wait_for_capacity` wait for it.
     capacity_changed: Notify,
@@ -145,14 +147,14 @@ impl Scheduler {
             offline_after,
             stuck_after,
             sleep_after,
-            services: TurnServices {
+            services: Arc::new(TurnServices {
                 context: Arc::new(context),
                 hub: Arc::default(),
                 kept_agents,
                 reconcile_within,
                 day_limiter,
                 lease,
-            },
+            }),
             capacity_changed: Notify::new(),
             elsewhere: OnceLock::new(),
             dormant_actors: OnceLock::new(),

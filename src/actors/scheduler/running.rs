@@ -31,6 +31,9 @@ struct Acquired {
     used: Duration,
 }
 
+#[cfg(test)]
+pub(crate) const SIZE_OF_RUNNING_TURN: usize = size_of::<RunningTurn>();
+
 impl RunningTurn {
     pub(super) fn new(turn: TurnShared, keeps_slot: bool, slot: AgentSlot, permit: Permit, now: Duration) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! A worker runs one turn after another: it polls the agent's future, contains its panics, and yields the turn's permit
 //! while the turn waits for the runtime.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,65 +28,80 @@ use crate::supervision::runs::rules::requests::TurnOutcome;
 
 use super::Scheduler;
 use super::in_place::take_kept;
-use super::state::{Job, Next};
+use super::state::{Assignment, Job, Next};
 
 /// Starts a worker with its first turn.
 pub(super) fn spawn(scheduler: &Arc<Scheduler>, runtime: &Handle, job: Job) {
-    let scheduler = Arc::clone(scheduler);
-    if job.is_blocking && Env::can_start_thread() {
+    let needs_thread = job.is_blocking && Env::can_start_thread();
+    let worker = Worker::Turn(PermittedTurn::of(Arc::clone(scheduler), job));
+    if needs_thread {
         let handle = runtime.clone();
-        runtime.spawn_blocking(move || handle.block_on(work(scheduler, job)));
+        runtime.spawn_blocking(move || handle.block_on(worker));
     } else {
-        runtime.spawn(work(scheduler, job));
+        runtime.spawn(worker);
     }
 }
 
-async fn work(scheduler: Arc<Scheduler>, first: Job) {
-    let (mut scheduler, mut job) = (scheduler, first);
-    loop {
-        let end = run(&scheduler, &job).await;
-        match finish(&scheduler, &job, end) {
-            // That agent's turns run on a different kind of thread.
-            Next::Run(next) if next.is_blocking != job.is_blocking => {
-                return spawn(&scheduler, &Handle::current(), next);
-            }
-            Next::Run(next) => job = next,
-            Next::Wait(assigned) => {
-                // An idle worker keeps neither the ended turn nor the scheduler alive.
-                drop((scheduler, job));
-                match assigned.await {
-                    Ok(assignment) => (scheduler, job) = assignment,
-                    Err(_) => return,
+/// The task of a worker. Most of a board's tasks are workers whose turns wait, so it is written as one small value.
+enum Worker {
+    /// It runs a turn.
+    Turn(PermittedTurn),
+    /// It is idle until its next turn arrives. It keeps neither the ended turn nor the scheduler alive.
+    Idle(oneshot::Receiver<Assignment>),
+}
+
+impl Future for Worker {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let worker = &mut *self;
+        loop {
+            match worker {
+                Self::Turn(turn) => {
+                    let end = ready!(turn.poll_end(context));
+                    match finish(&turn.scheduler, &turn.job, end) {
+                        // That agent's turns run on a different kind of thread.
+                        Next::Run(next) if next.is_blocking != turn.job.is_blocking => {
+                            spawn(&turn.scheduler, &Handle::current(), next);
+                            return Poll::Ready(());
+                        }
+                        Next::Run(next) => turn.job = next,
+                        Next::Wait(assigned) => *worker = Self::Idle(assigned),
+                        Next::End => return Poll::Ready(()),
+                    }
                 }
+                Self::Idle(assigned) => match ready!(assigned.poll_unpin(context)) {
+                    Ok((scheduler, job)) => *worker = Self::Turn(PermittedTurn::of(scheduler, job)),
+                    Err(_) => return Poll::Ready(()),
+                },
             }
-            Next::End => return,
         }
     }
 }
 
 /// Takes a turn, and those of its run that are kept for the caller whose task this is. Where no caller polls it any more, none is kept.
 pub(super) async fn in_place(scheduler: Arc<Scheduler>, first: Job) {
-    let mut kept = Some(first);
-    while let Some(job) = kept {
-        let end = run(&scheduler, &job).await;
-        let outcome = report(&scheduler, &job, end);
-        scheduler.end(&job);
-        if let Some(outcome) = outcome {
-            outcome.drain();
+    let mut turn = PermittedTurn::of(scheduler, first);
+    loop {
+        let end = poll_fn(|context| turn.poll_end(context)).await;
+        end_in_place(&turn.scheduler, &turn.job, end);
+        match take_kept() {
+            Some(next) => turn.job = next,
+            None => return,
         }
-        kept = take_kept();
     }
 }
 
-async fn run(scheduler: &Arc<Scheduler>, job: &Job) -> End {
-    match begin(scheduler, job) {
-        Ok(turn) => turn.await,
-        Err(panic) => End::Panicked(panic),
+fn end_in_place(scheduler: &Arc<Scheduler>, job: &Job, end: End) {
+    let outcome = report(scheduler, job, end);
+    scheduler.end(job);
+    if let Some(outcome) = outcome {
+        outcome.drain();
     }
 }
 
 /// Calls the agent for the turn's future; `Err` is the text of its panic.
-fn begin<'a>(scheduler: &'a Arc<Scheduler>, job: &'a Job) -> Result<Instrumented<PermittedTurn<'a>>, String> {
+fn begin(scheduler: &Scheduler, job: &Job) -> Result<Instrumented<TurnFuture>, String> {
     let ready = &job.turn.turn.ready;
     let span = tracing::info_span!(
         // Not of the caller in whose task it may be.
@@ -100,14 +115,13 @@ fn begin<'a>(scheduler: &'a Arc<Scheduler>, job: &'a Job) -> Result<Instrumented
     );
     let turn = Turn::of(Arc::clone(&job.turn.turn));
     let future = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| take_turn(scheduler, job, turn))));
-    let future = future.map_err(|panic| panic_text(&*panic))?;
-    Ok(PermittedTurn { future, scheduler, job, reacquiring: None }.instrument(span))
+    future.map(|future| future.instrument(span)).map_err(|panic| panic_text(&*panic))
 }
 
 /// The agent's future; with a fault plan, between two fault points.
 fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
     let ready = &job.turn.turn.ready;
-    let value = match value_for(&ready.agent, &job.value, ready.made.as_deref()) {
+    let value = match value_for(&ready.agent, &job.value, ready.extras.made.as_deref()) {
         Ok(DynamicValue { value, namespaces }) => {
             job.turn.turn.narrow(namespaces);
             value
@@ -220,20 +234,60 @@ enum End {
     Stopped(StopReason),
 }
 
+type TurnFuture = BoxFuture<'static, Result<Command, TurnError>>;
+
 /// Polls a turn while it holds its permit. When the turn is pending and waits for the runtime, the permit is yielded, and
 /// acquired again before the next poll.
-struct PermittedTurn<'a> {
-    future: BoxFuture<'static, Result<Command, TurnError>>,
-    scheduler: &'a Arc<Scheduler>,
-    job: &'a Job,
+struct PermittedTurn {
+    scheduler: Arc<Scheduler>,
+    job: Job,
+    /// `None` before the first poll and after the end.
+    future: Option<Instrumented<TurnFuture>>,
     /// Resolves when the permit was acquired again.
     reacquiring: Option<oneshot::Receiver<()>>,
 }
 
-impl PermittedTurn<'_> {
+impl PermittedTurn {
+    fn of(scheduler: Arc<Scheduler>, job: Job) -> Self {
+        Self { scheduler, job, future: None, reacquiring: None }
+    }
+
+    /// Polls the turn until it has ended. Its future is dropped by then.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let end = ready!(self.poll_turn(context));
+        (self.future, self.reacquiring) = (None, None);
+        Poll::Ready(end)
+    }
+
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        if self.future.is_none() {
+            match begin(&self.scheduler, &self.job) {
+                Ok(future) => self.future = Some(future),
+                Err(panic) => return Poll::Ready(End::Panicked(panic)),
+            }
+        }
+        let stop = &self.job.turn.turn.stop;
+        stop.waker.register(context.waker());
+        if let Some(why) = stop.reason() {
+            return Poll::Ready(End::Stopped(why));
+        }
+        ready!(self.poll_permit(context));
+        let future = self.future.as_mut().map(Pin::new);
+        match catch_unwind(AssertUnwindSafe(|| future.map_or(Poll::Pending, |future| future.poll(context)))) {
+            Ok(Poll::Ready(result)) => Poll::Ready(End::Returned(result)),
+            Err(panic) => Poll::Ready(End::Panicked(panic_text(&*panic))),
+            Ok(Poll::Pending) => {
+                if self.job.turn.turn.is_waiting() {
+                    self.scheduler.yield_permit(&self.job);
+                }
+                Poll::Pending
+            }
+        }
+    }
+
     fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.reacquiring.is_none() && !self.job.turn.holds_permit() {
-            self.reacquiring = self.scheduler.reacquire(self.job);
+            self.reacquiring = self.scheduler.reacquire(&self.job);
         }
         if let Some(reacquiring) = &mut self.reacquiring {
             // A dropped sender means that the turn was removed: its stop follows.
@@ -244,25 +298,13 @@ impl PermittedTurn<'_> {
     }
 }
 
-impl Future for PermittedTurn<'_> {
-    type Output = End;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
-        let turn = &self.job.turn.turn;
-        turn.stop.waker.register(context.waker());
-        if let Some(why) = turn.stop.reason() {
-            return Poll::Ready(End::Stopped(why));
-        }
-        ready!(self.poll_permit(context));
-        match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(context))) {
-            Ok(Poll::Ready(result)) => Poll::Ready(End::Returned(result)),
-            Err(panic) => Poll::Ready(End::Panicked(panic_text(&*panic))),
-            Ok(Poll::Pending) => {
-                if self.job.turn.turn.is_waiting() {
-                    self.scheduler.yield_permit(self.job);
-                }
-                Poll::Pending
-            }
-        }
+    #[test]
+    fn the_task_of_a_worker_is_small() {
+        // With what tokio adds, it has room in 256 bytes.
+        assert!(size_of::<Worker>() <= 144, "{} bytes", size_of::<Worker>());
     }
 }

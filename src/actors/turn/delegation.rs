@@ -80,11 +80,13 @@ impl Turn {
         if request.turn != self.own_id() {
             return Poll::Ready(Err(unknown()));
         }
-        match self.request(request.ordinal, TurnRequest::Status { waits }).await.map_err(DelegationError::Turn) {
-            Ok(TurnReply::Status(Some(Delegated { answer: None, .. }))) => Poll::Pending,
-            Ok(TurnReply::Status(Some(Delegated { to, answer: Some(answer), is_tainted, .. }))) => {
-                Poll::Ready(answered(self, to, answer, is_tainted))
-            }
+        match self.request(request.ordinal, || TurnRequest::Status { waits }).await.map_err(DelegationError::Turn) {
+            Ok(TurnReply::Status(Some(delegated))) => match *delegated {
+                Delegated { answer: None, .. } => Poll::Pending,
+                Delegated { to, answer: Some(answer), is_tainted, .. } => {
+                    Poll::Ready(answered(self, to, answer, is_tainted))
+                }
+            },
             Ok(TurnReply::Status(None)) => Poll::Ready(Err(unknown())),
             Ok(reply) => Poll::Ready(Err(DelegationError::Turn(unexpected(&reply)))),
             Err(error) => Poll::Ready(Err(error)),
@@ -210,7 +212,7 @@ impl Delegation {
     pub async fn detach(mut self) -> Result<RequestId, DelegationError> {
         self.order.is_detached = true;
         let id = self.request_id();
-        let request = TurnRequest::Delegate(self.order);
+        let request = || TurnRequest::Delegate(self.order.clone());
         match self.turn.request(self.ordinal, request).await.map_err(DelegationError::Turn)? {
             TurnReply::Done => Ok(id),
             TurnReply::Delegated { answer: Err(refusal), .. } => Err(DelegationError::Refused(refusal)),
@@ -228,11 +230,19 @@ impl Future for Delegation {
     }
 }
 
-async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
+/// No `async fn`, because its future would hold the arguments twice.
+fn delegated(
+    turn: Turn,
+    ordinal: u32,
+    order: Order,
+) -> impl Future<Output = Result<Json, DelegationError>> + Send + 'static {
     let agent = Arc::clone(&order.to);
-    match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
-        TurnReply::Delegated { answer, is_tainted } => answered(&turn, agent, answer, is_tainted),
-        reply => Err(DelegationError::Turn(unexpected(&reply))),
+    async move {
+        let request = || TurnRequest::Delegate(order.clone());
+        match turn.request(ordinal, request).await.map_err(DelegationError::Turn)? {
+            TurnReply::Delegated { answer, is_tainted } => answered(&turn, agent, answer, is_tainted),
+            reply => Err(DelegationError::Turn(unexpected(&reply))),
+        }
     }
 }
 

@@ -63,29 +63,38 @@ impl TurnAgents<'_> {
         let (consent, change) = (turn.take_ordinal(), turn.take_ordinal());
         async move {
             let not_kept = |why: &str| Refusal::AgentNotMade { name: name.to_string(), why: why.to_owned() };
-            let Some(kept) = &turn.shared.kept_agents else {
+            if !turn.shared.settings.keeps_agents {
                 return Err(not_kept("agents of this host are not kept: AgentSpec::keeps_agents permits it").into());
-            };
+            }
             is_fit.await?;
-            let request = TurnRequest::Approve { action, each_time: true, rationale: Rationale::default() };
+            let request = || {
+                let (action, rationale) = (action.clone(), Rationale::default());
+                TurnRequest::Approve { action, each_time: true, rationale }
+            };
             let action = match turn.request(consent, request).await? {
-                TurnReply::Decided(decision, action) if decision.approved => action,
-                TurnReply::Decided(decision, action) => return Err(denial(&action, &decision).into()),
+                TurnReply::Decided(decided) => match *decided {
+                    (decision, action) if decision.approved => action,
+                    (decision, action) => return Err(denial(&action, &decision).into()),
+                },
                 reply => return Err(unexpected(&reply)),
             };
             let Some(draft) = action.arguments.get("draft").cloned().map(Json::from) else {
                 return Err(not_kept("what was approved has no draft").into());
             };
-            let mut drafts = turn.shared.ready.made.as_deref().unwrap_or_default().to_vec();
+            let mut drafts = turn.shared.ready.extras.made.as_deref().unwrap_or_default().to_vec();
             drafts.push(draft.clone());
-            let request = TurnRequest::MakeAgent { name: Arc::clone(&name), draft, is_change: true };
+            let request = || {
+                let (name, draft) = (Arc::clone(&name), draft.clone());
+                TurnRequest::MakeAgent { name, draft, is_change: true }
+            };
             let agent = match turn.request(change, request).await? {
                 TurnReply::Made(made) => made?,
                 reply => return Err(unexpected(&reply)),
             };
-            let at = turn.shared.store.env.now().wall;
+            let at = turn.shared.env().now().wall;
             let (authority, run) = (turn.authority(), turn.own_id().run);
-            let keeping = kept.keep(KeptAgent { agent: agent.clone(), drafts, authority, run, at });
+            let keeping =
+                turn.shared.services.kept_agents.keep(KeptAgent { agent: agent.clone(), drafts, authority, run, at });
             turn.waiting_for(keeping).await.map_err(|error| TurnError::transient(error.to_string()))?;
             Ok(agent)
         }
@@ -97,9 +106,10 @@ impl TurnAgents<'_> {
         draft: Json,
         is_change: bool,
     ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
-        let (ordinal, turn, name) = (self.turn.take_ordinal(), self.turn.clone(), name.into());
+        let (ordinal, turn, name) = (self.turn.take_ordinal(), self.turn.clone(), Arc::<str>::from(name));
         async move {
-            match turn.request(ordinal, TurnRequest::MakeAgent { name, draft, is_change }).await? {
+            let request = || TurnRequest::MakeAgent { name: Arc::clone(&name), draft: draft.clone(), is_change };
+            match turn.request(ordinal, request).await? {
                 TurnReply::Made(made) => Ok(made?),
                 reply => Err(unexpected(&reply)),
             }

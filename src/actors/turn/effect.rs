@@ -240,20 +240,20 @@ impl Place {
         if let Some(before) = before {
             intent.before = as_step(self.turn.id(), before).await;
         }
-        let request = TurnRequest::Intend { intent, round, is_tool: self.is_tool };
+        let request = || TurnRequest::Intend { intent: intent.clone(), round, is_tool: self.is_tool };
         match self.turn.request(self.ordinal, request).await? {
             TurnReply::Done => {}
             reply => return Err(unexpected(&reply)),
         }
         self.turn.shared.is_unsynced.store(false, Ordering::Release);
-        let env = &self.turn.shared.store.env;
+        let env = self.turn.shared.env();
         if env.has_faults() {
             let begun = env.slow_fault_point_of("step.begin", self.turn.agent().as_str());
             Box::pin(begun).await.map_err(TurnError::transient)?;
         }
         // A process that was stopped continues here, long after the intent was acknowledged: others may have the run.
-        if !self.turn.shared.lease.allows_work() {
-            Box::pin(self.turn.shared.lease.allowed()).await;
+        if !self.turn.shared.services.lease.allows_work() {
+            Box::pin(self.turn.shared.services.lease.allowed()).await;
         }
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Place {
         let Some(find_out) = find_out else { return Reconciled::Unknown };
         let found = async move { find_out(intent).await };
         let found = AssertUnwindSafe(as_step(self.turn.id(), found)).catch_unwind();
-        match tokio::time::timeout(self.turn.shared.reconcile_within, found).await {
+        match tokio::time::timeout(self.turn.shared.services.reconcile_within, found).await {
             Ok(Ok(Ok(reconciled))) => reconciled,
             Ok(Ok(Err(error))) => {
                 tracing::warn!(turn = %self.turn.id(), effect = %self.intent, %error, "what came of an effect was not found out");
@@ -320,8 +320,9 @@ impl Place {
     }
 
     async fn resolve(&self, round: u32, problem: Option<Arc<str>>) -> Result<Next, TurnError> {
-        let on_unknown = self.on_unknown.or(self.turn.shared.on_unknown);
-        let request = TurnRequest::Resolve { intent: self.intent.clone(), round, on_unknown, problem };
+        let on_unknown = self.on_unknown.or(self.turn.shared.settings.on_unknown);
+        let request =
+            || TurnRequest::Resolve { intent: self.intent.clone(), round, on_unknown, problem: problem.clone() };
         match self.turn.request(self.ordinal, request).await? {
             TurnReply::Resolved(resolution) => Ok(Next::Resolved { resolution, round }),
             reply => Err(unexpected(&reply)),

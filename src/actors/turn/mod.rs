@@ -39,6 +39,8 @@ pub(super) use error::changed;
 pub use error::{DelegationError, Terminal, TurnError};
 pub use people::{ConsentRequest, TurnPeople};
 pub use reservation::{Reservation, Settlement};
+#[cfg(test)]
+pub(crate) use shared::SIZE_OF_TURN;
 pub(super) use shared::{TurnServices, TurnSettings, TurnShared};
 pub(super) use stop::StopReason;
 
@@ -104,7 +106,7 @@ impl Turn {
     /// # Errors
     /// The journal has something else in their place.
     pub fn conversation(&self) -> Result<Vec<Message>, TurnError> {
-        let Some(read) = &self.shared.ready.conversation else { return Ok(Vec::new()) };
+        let Some(read) = &self.shared.ready.extras.conversation else { return Ok(Vec::new()) };
         read.parse().map_err(|error| {
             TurnError::terminal(format!("what the journal has of the conversation does not fit: {error}"))
         })
@@ -202,20 +204,20 @@ impl Turn {
     /// In a delegated turn, what the delegations had come to that the asking turn had made before this one.
     #[must_use]
     pub fn earlier_answers(&self) -> &[EarlierAnswer] {
-        self.shared.ready.answers.as_deref().unwrap_or_default()
+        self.shared.ready.extras.answers.as_deref().unwrap_or_default()
     }
 
     /// The outside resource that the work is about, such as an issue: that of the delegation that the turn works on
     /// ([`Delegation::reference`]), or of the task of its run if it works on none. `None` if none was given.
     #[must_use]
     pub fn reference(&self) -> Option<&str> {
-        self.shared.ready.reference.as_deref()
+        self.shared.ready.extras.reference.as_deref()
     }
 
     /// When the time of the run, or of the delegation that this turn works on, is up.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.shared.ready.deadline
+        self.shared.ready.extras.deadline
     }
 
     /// A channel as a typed value; `None` if nobody wrote it yet.
@@ -230,14 +232,14 @@ impl Turn {
     /// The shared context, with this agent's grants; what it writes is stamped with this turn.
     #[must_use]
     pub fn context(&self) -> &ContextAccess {
-        let TurnShared { ready, store, namespaces, narrowed, context, .. } = &*self.shared;
+        let TurnShared { ready, services, settings, narrowed, context, .. } = &*self.shared;
         context.get_or_init(|| {
-            let namespaces = within_host(namespaces.clone(), narrowed.get().map(|makers| &**makers));
+            let namespaces = within_host(settings.namespaces.clone(), narrowed.get().map(|makers| &**makers));
             // That of the run which waits for the turn, if it is taken for another board.
             let run = ready.placed().map_or(ready.id.run, |placed| placed.turn.run);
             let (chain, taint) = (ready.chain.clone(), Arc::clone(self.shared.taint()));
             let writer = Writer { run, chain, taint, waits: Arc::default() };
-            Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces, Some(writer)))
+            Box::new(ContextAccess::new((*services.context).clone(), ready.agent.clone(), namespaces, Some(writer)))
         })
     }
 
@@ -253,7 +255,7 @@ impl Turn {
     ) -> impl Future<Output = Result<Option<Refusal>, TurnError>> + Send + use<> {
         let (ordinal, turn, command) = (self.take_ordinal(), self.clone(), Arc::new(command.clone()));
         async move {
-            match turn.request(ordinal, TurnRequest::CheckHandoff(command)).await? {
+            match turn.request(ordinal, || TurnRequest::CheckHandoff(Arc::clone(&command))).await? {
                 TurnReply::Checked(refusal) => Ok(refusal),
                 reply => Err(unexpected(&reply)),
             }
@@ -330,20 +332,20 @@ impl Turn {
     /// Shows what the agent does to those who watch the run at this moment, with
     /// [`StreamMode::Live`](super::StreamMode). It is not stored.
     pub fn show(&self, event: AgentEvent) {
-        self.shared.hub.show(self.own_id(), self.agent(), event);
+        self.shared.services.hub.show(self.own_id(), self.agent(), event);
     }
 
     /// The turn as another board is to take it.
     pub(crate) fn placed(&self) -> PlacedTurn {
-        let ReadyTurn { view, previous_agent, figures, answers, node, conversation, .. } = &*self.shared.ready;
+        let ReadyTurn { view, previous_agent, figures, node, extras, .. } = &*self.shared.ready;
         PlacedTurn {
             turn: self.id(),
             view: view.clone(),
             previous_agent: previous_agent.clone(),
             figures: figures.clone(),
-            answers: answers.as_deref().and_then(|answers| Json::of(answers).ok()),
+            answers: extras.answers.as_deref().and_then(|answers| Json::of(answers).ok()),
             node: node.clone(),
-            conversation: conversation.clone(),
+            conversation: extras.conversation.clone(),
         }
     }
 
@@ -366,13 +368,13 @@ impl Turn {
     /// Whether anybody watches the board; otherwise nothing needs to be shown.
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        self.shared.hub.is_watched()
+        self.shared.services.hub.is_watched()
     }
 
     /// The monotonic reading of the board's clock.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.shared.store.env.now().monotonic
+        self.shared.env().now().monotonic
     }
 }
 

@@ -48,7 +48,7 @@ impl<'t> TurnPeople<'t> {
     /// [`Refusal::QuestionExpired`] if the agent's questions expire and nobody answered in time. When an earlier attempt asked for
     /// something else in this place.
     pub fn ask(self, question: impl Into<Json>) -> impl Future<Output = Result<Json, TurnError>> + Send {
-        self.ask_for_at_most(question.into(), self.turn.shared.question_ttl)
+        self.ask_for_at_most(question.into(), self.turn.shared.settings.question_ttl)
     }
 
     /// As [`TurnPeople::ask`], with a time for this question: when it is over, also while no process runs, the question is withdrawn.
@@ -92,7 +92,7 @@ impl<'t> TurnPeople<'t> {
     ) -> impl Future<Output = Result<Json, TurnError>> + Send {
         let ordinal = self.turn.take_ordinal();
         async move {
-            match self.turn.request(ordinal, TurnRequest::Ask { question: question.clone(), ttl }).await? {
+            match self.turn.request(ordinal, || TurnRequest::Ask { question: question.clone(), ttl }).await? {
                 TurnReply::Answered(answer) => Ok(answer),
                 TurnReply::QuestionExpired => Err(Refusal::QuestionExpired { question: question.to_string() }.into()),
                 reply => Err(unexpected(&reply)),
@@ -172,9 +172,15 @@ impl ConsentRequest<'_> {
         let (ordinal, rationale) = (self.turn.take_ordinal(), self.rationale.shortened());
         async move {
             let asked = Mutant::RunUnapproved.is_injected().then(|| action.clone());
-            match self.turn.request(ordinal, TurnRequest::Approve { action, each_time, rationale }).await? {
-                TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
-                TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
+            let request = || {
+                let (action, rationale) = (action.clone(), rationale.clone());
+                TurnRequest::Approve { action, each_time, rationale }
+            };
+            match self.turn.request(ordinal, request).await? {
+                TurnReply::Decided(decided) => match *decided {
+                    (decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
+                    (decision, action) => Err(denial(&action, &decision).into()),
+                },
                 reply => Err(unexpected(&reply)),
             }
         }

@@ -131,45 +131,99 @@ impl Turn {
         ready.sink.request(id, ready.attempt, is_tainted, request, reply, with_share)
     }
 
-    /// Sends a request and waits for its reply without permit and slot. If the supervisor restarts meanwhile, the request is sent
-    /// again: the run has recorded it, or not yet received it.
-    pub(super) async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
-        self.request_with(ordinal, request, None).await
+    /// Sends the request that `request` makes, and waits for its reply without permit and slot. If the supervisor restarts meanwhile,
+    /// the request is made and sent again: the run has recorded it, or not yet received it.
+    ///
+    /// The future keeps what the request is made of, and not the request, which has room for the largest kind of request: turns wait here.
+    pub(super) fn request(
+        &self,
+        ordinal: u32,
+        request: impl Fn() -> TurnRequest + Send + Sync,
+    ) -> impl Future<Output = Result<TurnReply, TurnError>> + Send {
+        self.request_with(ordinal, request, || None)
     }
 
     /// As [`Turn::request`], with what is written with the record of the share that is reserved.
-    pub(super) async fn request_with(
+    pub(super) fn request_with(
         &self,
         ordinal: u32,
-        request: TurnRequest,
-        with_share: Option<WithRecord<Share>>,
-    ) -> Result<TurnReply, TurnError> {
+        request: impl Fn() -> TurnRequest + Send + Sync,
+        with_share: impl Fn() -> Option<WithRecord<Share>> + Send + Sync,
+    ) -> impl Future<Output = Result<TurnReply, TurnError>> + Send {
+        let has_faults = self.shared.env().has_faults();
+        async move {
+            let mut asked = {
+                let first = request();
+                self.check(ordinal, &first)?;
+                (!has_faults).then(|| self.ask(ordinal, first, with_share()))
+            };
+            let _waiting = Waiting::begin(&self.shared);
+            loop {
+                // Boxed to keep the future small.
+                let answer = match asked.take() {
+                    Some(answer) => answer,
+                    None => Box::pin(self.ask_again(ordinal, &request, &with_share)).await?,
+                };
+                match answer.await {
+                    Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
+                    Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
+                    Ok(reply) if !has_faults => return Ok(reply),
+                    Ok(reply) => {
+                        if let Some(reply) = Box::pin(self.pass_reply(request(), reply)).await? {
+                            return Ok(reply);
+                        }
+                    }
+                    Err(_) => {}
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn check(&self, ordinal: u32, request: &TurnRequest) -> Result<(), TurnError> {
         if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_) | TurnRequest::Status { .. }) {
             self.check_not_in_step("a request")?;
         }
         check_is_numbered(ordinal)?;
-        check_depth(&request)?;
-        let _waiting = Waiting::begin(&self.shared);
-        loop {
-            let (reply, answer) = oneshot::channel();
-            let mut reply = Some(reply);
-            // Replies to repeated deliveries are not awaited; the sender of a lost request is dropped with it.
-            for _ in 0..self.pass(Direction::Dispatch, &request).await? {
-                self.enqueue(ordinal, request.clone(), reply.take(), with_share.clone()).drain();
-            }
-            drop(reply);
-            match answer.await {
-                Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
-                Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
-                Ok(reply) if self.pass(Direction::Reply, &request).await? > 0 => return Ok(reply),
-                Ok(_) | Err(_) => tokio::task::yield_now().await,
-            }
+        check_depth(request)
+    }
+
+    fn ask(
+        &self,
+        ordinal: u32,
+        request: TurnRequest,
+        with_share: Option<WithRecord<Share>>,
+    ) -> oneshot::Receiver<TurnReply> {
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(ordinal, request, Some(reply), with_share).drain();
+        answer
+    }
+
+    /// Sends a request past its fault point.
+    async fn ask_again(
+        &self,
+        ordinal: u32,
+        request: &(impl Fn() -> TurnRequest + Sync),
+        with_share: &(impl Fn() -> Option<WithRecord<Share>> + Sync),
+    ) -> Result<oneshot::Receiver<TurnReply>, TurnError> {
+        let (reply, answer) = oneshot::channel();
+        let mut reply = Some(reply);
+        // Replies to repeated deliveries are not awaited; the sender of a lost request is dropped with it.
+        for _ in 0..self.pass(Direction::Dispatch, &request()).await? {
+            self.enqueue(ordinal, request(), reply.take(), with_share()).drain();
         }
+        Ok(answer)
+    }
+
+    /// Passes the fault point of a reply; `None` if it is lost there.
+    async fn pass_reply(&self, request: TurnRequest, reply: TurnReply) -> Result<Option<TurnReply>, TurnError> {
+        let delivered = self.pass(Direction::Reply, &request).await?;
+        Ok((delivered > 0).then_some(reply))
     }
 
     /// Passes a fault point with a request or its reply; returns how often it is delivered.
     async fn pass(&self, direction: Direction, request: &TurnRequest) -> Result<usize, TurnError> {
-        let env = &self.shared.store.env;
+        let env = self.shared.env();
         match direction.point_of(request) {
             Some((point, target)) if env.has_faults() => {
                 let subject = target.unwrap_or(self.agent().as_str());

@@ -47,10 +47,10 @@ impl Turn {
         &self,
         with_share: Option<WithRecord<Share>>,
     ) -> Result<(Reservation, Share), TurnError> {
-        let of_agent = self.shared.per_run;
+        let of_agent = self.shared.settings.per_run;
         let request =
-            TurnRequest::Reserve { tokens: 0, cost: None, charged: None, of_agent, continues: true, is_share: true };
-        match self.request_with(u32::MAX, request, with_share).await? {
+            || TurnRequest::Reserve { tokens: 0, cost: None, charged: None, of_agent, continues: true, is_share: true };
+        match self.request_with(u32::MAX, request, || with_share.clone()).await? {
             TurnReply::Shared { number, is_new, share } => {
                 Ok((Reservation { turn: self.clone(), number, is_new, is_of_run: true, held: None }, share))
             }
@@ -63,8 +63,11 @@ impl Turn {
         // A run that the turn begins has its own calls charged.
         let held = if is_of_run { None } else { self.hold_of_day(tokens, cost).await? };
         let charged = held.as_ref().map(DayHold::charged);
-        let of_agent = self.shared.per_run;
-        let request = TurnRequest::Reserve { tokens, cost, charged, of_agent, continues: is_of_run, is_share: false };
+        let of_agent = self.shared.settings.per_run;
+        let request = || {
+            let charged = charged.clone();
+            TurnRequest::Reserve { tokens, cost, charged, of_agent, continues: is_of_run, is_share: false }
+        };
         let (number, is_new) = match self.request(u32::MAX, request).await? {
             TurnReply::Reserved(Ok(number)) => (number, true),
             TurnReply::TakenOver(number) => (number, false),
@@ -76,17 +79,18 @@ impl Turn {
             }
             reply => return Err(unexpected(&reply)),
         };
-        Ok(Reservation { turn: self.clone(), number, is_new, is_of_run, held })
+        Ok(Reservation { turn: self.clone(), number, is_new, is_of_run, held: held.map(Box::new) })
     }
 
     /// Sets the call aside of what may be used in the day; `None` if no limit of a day counts it.
     async fn hold_of_day(&self, tokens: u64, cost: Option<Cost>) -> Result<Option<DayHold>, TurnError> {
-        let TurnShared { day_limiter, per_day, ready, .. } = &*self.shared;
-        if !day_limiter.counts(*per_day) {
+        let TurnShared { services, settings, ready, .. } = &*self.shared;
+        let (day_limiter, per_day) = (&services.day_limiter, settings.per_day);
+        if !day_limiter.counts(per_day) {
             return Ok(None);
         }
         let _waiting = Waiting::begin(&self.shared);
-        let held = day_limiter.hold(ready, *per_day, tokens, cost).await;
+        let held = day_limiter.hold(ready, per_day, tokens, cost).await;
         held.map_err(|error| TurnError::transient(format!("the limits of the day cannot be read: {error}")))?
             .map_err(TurnError::from)
     }
@@ -104,7 +108,8 @@ pub struct Reservation {
     /// It is for a run that the turn begins.
     is_of_run: bool,
     /// Its part of what may be used in the day.
-    held: Option<DayHold>,
+    /// Boxed because few boards have such limits, and most reservations wait for a model.
+    held: Option<Box<DayHold>>,
 }
 
 impl Reservation {

@@ -9,6 +9,7 @@ use crate::actors::day_limiter::DayLimiter;
 use crate::actors::events::Hub;
 use crate::actors::kept_agents::KeptAgents;
 use crate::actors::taint::TurnTaint;
+use crate::env::Env;
 use crate::messages::{AgentLimit, OnUnknown, PerDay, State};
 use crate::supervision::Lease;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -17,7 +18,6 @@ use super::programs::Begun;
 use super::stop::StopSignal;
 
 /// The services that all turns of a board use.
-#[derive(Clone)]
 pub(in crate::actors) struct TurnServices {
     pub(in crate::actors) context: Arc<ContextStore>,
     /// The observers of runs.
@@ -33,6 +33,7 @@ pub(in crate::actors) struct TurnServices {
 }
 
 /// The part of an agent's configuration that its turns use.
+#[derive(Debug)]
 pub(in crate::actors) struct TurnSettings {
     /// The context namespaces that its agent was granted; without a list, that of its run.
     pub(in crate::actors) namespaces: Option<Arc<[Arc<str>]>>,
@@ -50,18 +51,10 @@ pub(in crate::actors) struct TurnSettings {
 
 pub(in crate::actors) struct TurnShared {
     pub(in crate::actors) ready: Box<ReadyTurn>,
-    pub(super) store: Arc<ContextStore>,
-    pub(super) hub: Arc<Hub>,
-    pub(super) namespaces: Option<Arc<[Arc<str>]>>,
-    pub(super) on_unknown: Option<OnUnknown>,
-    pub(super) question_ttl: Option<Duration>,
-    /// The store of kept agents, if the agent may keep the ones that it creates.
-    pub(super) kept_agents: Option<Arc<KeptAgents>>,
-    pub(super) reconcile_within: Duration,
-    pub(super) day_limiter: Arc<DayLimiter>,
-    pub(super) lease: Arc<Lease>,
-    pub(super) per_day: PerDay,
-    pub(super) per_run: AgentLimit,
+    /// Those of the board.
+    pub(super) services: Arc<TurnServices>,
+    /// Those of its agent.
+    pub(super) settings: Arc<TurnSettings>,
     /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Created at first use; most turns do not use it.
@@ -83,22 +76,19 @@ pub(in crate::actors) struct TurnShared {
     pub(in crate::actors) has_reported: AtomicBool,
 }
 
+#[cfg(test)]
+pub(crate) const SIZE_OF_TURN: usize = size_of::<TurnShared>();
+
 impl TurnShared {
-    pub(in crate::actors) fn new(ready: Box<ReadyTurn>, services: &TurnServices, settings: TurnSettings) -> Self {
-        let TurnSettings { namespaces, on_unknown, question_ttl, keeps_agents, per_day, per_run } = settings;
+    pub(in crate::actors) fn new(
+        ready: Box<ReadyTurn>,
+        services: Arc<TurnServices>,
+        settings: Arc<TurnSettings>,
+    ) -> Self {
         Self {
             ready,
-            store: Arc::clone(&services.context),
-            hub: Arc::clone(&services.hub),
-            namespaces,
-            on_unknown,
-            question_ttl,
-            kept_agents: keeps_agents.then(|| Arc::clone(&services.kept_agents)),
-            reconcile_within: services.reconcile_within,
-            day_limiter: Arc::clone(&services.day_limiter),
-            lease: Arc::clone(&services.lease),
-            per_day,
-            per_run,
+            services,
+            settings,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
             state: OnceLock::new(),
@@ -117,6 +107,10 @@ impl TurnShared {
         if let Some(namespaces) = namespaces {
             let _ = self.narrowed.set(namespaces);
         }
+    }
+
+    pub(super) fn env(&self) -> &Env {
+        &self.services.context.env
     }
 
     /// Whether it works with untrusted input.

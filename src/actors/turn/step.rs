@@ -119,12 +119,12 @@ impl Turn {
             let is_durable = self.shared.ready.durability == Durability::Sync;
             if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
                 // Boxed to keep the future small: most steps do not need this request.
-                Box::pin(self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name)))).await?;
+                Box::pin(self.request(ordinal, || TurnRequest::StartStep(Arc::clone(&name)))).await?;
             }
-            if !self.shared.lease.allows_work() {
-                Box::pin(self.shared.lease.allowed()).await;
+            if !self.shared.services.lease.allows_work() {
+                Box::pin(self.shared.services.lease.allowed()).await;
             }
-            let env = &self.shared.store.env;
+            let env = self.shared.env();
             if env.has_faults() {
                 let begun = env.slow_fault_point_of("step.begin", self.agent().as_str());
                 Box::pin(begun).await.map_err(TurnError::transient)?;

@@ -33,6 +33,22 @@ impl Journal {
         .boxed()
     }
 
+    /// The bytes of a run's records and of its snapshot.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn bytes_of(&self, run: RunId) -> Result<usize, StorageError> {
+        const PAGE: usize = 256;
+        let (stream, mut from) = (Self::stream(run), 1);
+        let mut bytes = self.snapshot(run).await?.map_or(0, |snapshot| snapshot.len());
+        loop {
+            let records = self.storage.read(&stream, from, PAGE).await?;
+            let Some(last) = records.last() else { return Ok(bytes) };
+            from = last.sequence + 1;
+            bytes += records.iter().map(|record| record.payload.len()).sum::<usize>();
+        }
+    }
+
     /// Whether a board has runs that are to be deleted once it is gone.
     ///
     /// # Errors

@@ -195,7 +195,22 @@ impl Journal {
         durability: Durability,
         riders: Vec<Rider>,
     ) -> StorageFuture<Sequence> {
-        let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf::new(events));
+        self.append_record((stream, expected), Self::record_of(events), durability, riders)
+    }
+
+    /// The record of events, for [`Journal::append_record`].
+    pub(crate) fn record_of(events: &[RunEvent]) -> Arc<[u8]> {
+        codec::encode_as::<JournalRecord>(&JournalRecordOf::new(events))
+    }
+
+    /// Adds a record, and with it notes about the run.
+    pub(crate) fn append_record(
+        &self,
+        (stream, expected): (&Key, Sequence),
+        payload: Arc<[u8]>,
+        durability: Durability,
+        riders: Vec<Rider>,
+    ) -> StorageFuture<Sequence> {
         self.storage.append(Append { durability, riders, ..Append::new(stream.clone(), expected, payload) })
     }
 

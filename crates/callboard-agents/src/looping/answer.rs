@@ -46,9 +46,9 @@ impl AgentLoop {
         let cost = self.settings.model.prices().map(|prices| prices.of(most));
         let mut request = Box::new(request);
         async move {
-            let reserved = host.reserve(needed, cost).await?;
-            request.trace_parent = reserved.as_ref().and_then(Reservation::trace_parent);
-            let mut heard = Heard { text: String::new(), calls: Vec::new(), size: 0, reserved };
+            let mut heard = Heard { text: String::new(), calls: Vec::new(), size: 0, reserved: None };
+            heard.reserved = host.reserve(needed, cost).await?;
+            request.trace_parent = heard.reserved.as_ref().and_then(Reservation::trace_parent);
             let mut answer = self.settings.model.call(*request);
             while let Some(event) = answer.next().await {
                 match self.hear(host, event, &mut heard)? {

@@ -126,7 +126,11 @@ impl Tools {
 
     /// Those that the grant of an agent includes.
     pub(crate) fn granted(&self, grant: &AgentGrant) -> Self {
-        let entries = self.0.iter().filter(|(_, entry)| grant.has(entry.asked()));
+        let has = |entry: &Entry| grant.has(entry.asked());
+        if self.0.values().all(has) {
+            return self.clone();
+        }
+        let entries = self.0.iter().filter(|(_, entry)| has(entry));
         Self(Arc::new(entries.map(|(name, entry)| (Arc::clone(name), entry.clone())).collect()))
     }
 

@@ -420,8 +420,7 @@ impl Reached {
             }
             run.step(event);
         }
-        let is_open =
-            |parent: &u32| matches!(run.branches().get(*parent).map(|fork| &fork.now), Some(Now::Forked { .. }));
+        let is_open = |parent: &u32| matches!(run.branches().get(*parent).map(|fork| &fork.now), Some(Now::Forked(_)));
         let unseen = failed.iter().filter(|(_, parent)| is_open(parent)).map(|(turn, _)| *turn).collect();
         let waiting = run.turns().get(dead).map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
         Self { waiting, unseen }

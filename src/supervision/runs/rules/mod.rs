@@ -21,6 +21,8 @@
 //! - `replay`, `follow`: a journal event by event, and turn by turn. `fork`, `reopen`: runs that begin from an old one, or
 //!   continue after their end.
 //!
+//! `small_map` is the map and set that the fold keeps the parts of a run in, and `rare` is for parts that most runs have not.
+//!
 //! A file `reference.rs` is the reference model of the rule beside it, compiled for tests alone.
 
 pub(crate) mod breaker;
@@ -39,11 +41,13 @@ pub(crate) mod guard;
 pub(crate) mod history;
 pub(crate) mod interrupts;
 pub(crate) mod once;
+pub(crate) mod rare;
 pub(crate) mod reopen;
 pub(crate) mod replay;
 pub(crate) mod requests;
 pub(crate) mod retry;
 pub(crate) mod run;
+pub(crate) mod small_map;
 pub(crate) mod snapshot;
 pub(crate) mod wait_for;
 

@@ -197,7 +197,7 @@ pub(crate) enum TurnReply {
         is_tainted: bool,
     },
     /// The delegation, if it is one of this turn: to whom the task was given, and the answer if there is one yet.
-    Status(Option<Delegated>),
+    Status(Option<Box<Delegated>>),
     /// The refusal of the handoff, if it would be refused.
     Checked(Option<Refusal>),
     /// The agent, or why there is none.
@@ -209,7 +209,7 @@ pub(crate) enum TurnReply {
     /// The decision about an unknown outcome.
     Resolved(Resolution),
     /// The decision, with the arguments that were approved.
-    Decided(Decision, Action),
+    Decided(Box<(Decision, Action)>),
     /// An earlier attempt made another request under this ordinal.
     Changed(String),
     /// The attempt is obsolete.

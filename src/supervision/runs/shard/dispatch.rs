@@ -14,6 +14,7 @@ use crate::messages::{
 use crate::storage::StorageError;
 use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::directory::AgentDirectory;
+use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{self, Answered, Records, Run};
 
@@ -100,20 +101,12 @@ pub(crate) struct ReadyTurn {
     pub shows_previous_agent: bool,
     /// The delegations that led here.
     pub chain: Chain,
-    /// The answers to its parent's earlier delegations, if it is a delegated turn.
-    pub answers: Option<Arc<[EarlierAnswer]>>,
-    /// The outside resource that its delegation, or the task of its run, is about.
-    pub reference: Option<Arc<str>>,
-    /// When it expires, if it or its run has a deadline.
-    pub deadline: Option<Timestamp>,
     /// The timeout of each attempt, if its plan sets one; the agent's own otherwise.
     pub timeout: Option<Duration>,
     /// The agent that had control before.
     pub previous_agent: Option<AgentName>,
     /// What the turn may cause.
     pub authority: Authority,
-    /// The definitions of a dynamic agent and of those that created it, from the one that the host's agent created.
-    pub made: Option<Arc<[Json]>>,
     /// The run had read untrusted input when the turn was admitted.
     pub is_tainted: bool,
     /// The run had read untrusted input when this attempt began: an earlier attempt of the turn may have kept some outside of the run.
@@ -126,14 +119,41 @@ pub(crate) struct ReadyTurn {
     pub records: Records,
     /// How durable the run's writes are.
     pub durability: Durability,
-    /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
-    pub conversation: Option<Json>,
     /// Its run was read back, so that the turn may have begun before, also at another board.
     pub is_recovered: bool,
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
     /// Where its outcome and requests go.
     pub sink: TurnSink,
+    pub extras: Rare<ReadyExtras>,
+}
+
+/// What most turns have not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadyExtras {
+    /// The answers to its parent's earlier delegations, if it is a delegated turn.
+    pub answers: Option<Arc<[EarlierAnswer]>>,
+    /// The outside resource that its delegation, or the task of its run, is about.
+    pub reference: Option<Arc<str>>,
+    /// When it expires, if it or its run has a deadline.
+    pub deadline: Option<Timestamp>,
+    /// The definitions of a dynamic agent and of those that created it, from the one that the host's agent created.
+    pub made: Option<Arc<[Json]>>,
+    /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
+    pub conversation: Option<Json>,
+}
+
+impl Parts for ReadyExtras {
+    fn empty() -> &'static Self {
+        static EMPTY: ReadyExtras =
+            ReadyExtras { answers: None, reference: None, deadline: None, made: None, conversation: None };
+        &EMPTY
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { answers, reference, deadline, made, conversation } = self;
+        answers.is_none() && reference.is_none() && deadline.is_none() && made.is_none() && conversation.is_none()
+    }
 }
 
 impl ReadyTurn {
@@ -155,7 +175,10 @@ impl ReadyTurn {
     /// With what its agent sees of the run that waits for it, besides the state.
     pub(crate) fn seen_from_there(mut self) -> Self {
         if let Some(placed) = self.placed().cloned() {
-            (self.figures, self.node, self.conversation) = (placed.figures, placed.node, placed.conversation);
+            (self.figures, self.node) = (placed.figures, placed.node);
+            if placed.conversation.is_some() || self.extras.conversation.is_some() {
+                self.extras.conversation = placed.conversation;
+            }
         }
         self
     }

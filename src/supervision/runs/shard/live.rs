@@ -1,6 +1,6 @@
 //! A run in its supervisor's memory: the fold, and the state that ends with the process.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,6 +12,7 @@ use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::requests::{RequestKey, TurnReply};
 use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
+use crate::supervision::runs::rules::small_map::SmallMap;
 use crate::supervision::runs::rules::snapshot::Cadence;
 
 use super::dispatch::Inboxes;
@@ -24,6 +25,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) stream: Key,
     /// The last acknowledged record; 0 before the submission is journaled.
     pub(in crate::supervision::runs) last: Sequence,
+    /// The bytes of the records that were appended since it is in memory.
+    pub(in crate::supervision::runs) journaled: usize,
     /// The task's durability, or the board's default.
     pub(in crate::supervision::runs) durability: Durability,
     /// Applied events that are not yet acknowledged: collected until the next append, then kept until it is acknowledged.
@@ -43,7 +46,7 @@ pub(in crate::supervision::runs) struct LiveRun {
     /// Messages that arrived while a commit was in flight.
     pub(in crate::supervision::runs) waiting: VecDeque<RunMessage>,
     /// Requests of turns without an answer.
-    pub(in crate::supervision::runs) waiters: BTreeMap<RequestKey, oneshot::Sender<TurnReply>>,
+    pub(in crate::supervision::runs) waiters: SmallMap<RequestKey, oneshot::Sender<TurnReply>>,
     /// Callers that wait for the result.
     pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
     /// The store has a note that the run is open, with its board's name; set with the first append that is not in memory.
@@ -57,7 +60,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     /// When the next snapshot is due.
     pub(in crate::supervision::runs) cadence: Cadence,
     /// The record of each snapshot, and the number of turns that had ended by then; for [`LiveRun::trim_to`].
-    snapshots: VecDeque<(Sequence, u32)>,
+    #[allow(clippy::box_collection, reason = "most runs have no snapshot")]
+    snapshots: Option<Box<VecDeque<(Sequence, u32)>>>,
 }
 
 /// An action that waits for a commit of the run; actions are done in order when the commit is acknowledged.
@@ -120,6 +124,7 @@ impl LiveRun {
             stream: Journal::stream(run.id()),
             run,
             last,
+            journaled: 0,
             durability,
             events: Vec::new(),
             events_durability: Durability::Memory,
@@ -129,14 +134,15 @@ impl LiveRun {
             on_commit: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
-            waiters: BTreeMap::new(),
-            results: Vec::new(),
+            waiters: SmallMap::new(),
+            // Most runs have one caller.
+            results: Vec::with_capacity(1),
             is_noted_open: false,
             is_end_noted: false,
             is_recovered: false,
             inboxes: Inboxes((last == 0).then(Vec::new)),
             cadence: Cadence::default(),
-            snapshots: VecDeque::new(),
+            snapshots: None,
         }
     }
 
@@ -201,10 +207,17 @@ impl LiveRun {
             return None;
         }
         let turns = self.run.metrics().turns;
-        self.snapshots.push_back((self.last, turns));
+        let snapshots = self.snapshots.get_or_insert_default();
+        snapshots.push_back((self.last, turns));
         let is_old = |(_, ended): &(Sequence, u32)| ended.saturating_add(kept) <= turns;
-        let old = self.snapshots.iter().take_while(|snapshot| is_old(snapshot)).count();
-        self.snapshots.drain(..old).next_back().map(|(record, _)| record)
+        let old = snapshots.iter().take_while(|snapshot| is_old(snapshot)).count();
+        snapshots.drain(..old).next_back().map(|(record, _)| record)
+    }
+
+    /// The size of its journal in memory; `None` if it has to be read, because the journal was trimmed, has a snapshot, or was begun by
+    /// an earlier life of the supervisor.
+    pub(in crate::supervision::runs) fn memory_size(&self) -> Option<usize> {
+        (self.snapshots.is_none() && !self.is_recovered).then_some(self.journaled)
     }
 
     /// The answer that is recorded for a request, if there is one yet.
@@ -216,13 +229,16 @@ impl LiveRun {
                 OnceState::Asked(_) => None,
                 OnceState::Resolved(resolution) => Some(TurnReply::Resolved(resolution.clone())),
             },
-            Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
-            Record::Delegation { reply, deltas, .. } => {
-                reply.clone().map(|answer| TurnReply::Delegated { answer, is_tainted: deltas.is_tainted })
-            }
+            Record::Delegation { order, reply, deltas } => match reply.as_deref() {
+                None | Some(Ok(_)) if order.is_detached => Some(TurnReply::Done),
+                reply => {
+                    let (answer, is_tainted) = (reply?.clone(), deltas.is_tainted);
+                    Some(TurnReply::Delegated { answer, is_tainted })
+                }
+            },
             Record::Figures(_) | Record::TakenElsewhere => None,
-            Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
-            Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
+            Record::Made { made, .. } => Some(TurnReply::Made(made.clone().map_err(|refusal| *refusal))),
+            Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.as_deref().cloned())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
             Record::TimedQuestion { state, .. } => match state {
                 QuestionState::Open => None,
@@ -230,7 +246,8 @@ impl LiveRun {
                 QuestionState::Expired => Some(TurnReply::QuestionExpired),
             },
             Record::Approval { envelope, decision, .. } => {
-                decision.clone().map(|decision| TurnReply::Decided(decision, envelope.action.clone()))
+                let decision = decision.as_deref()?.clone();
+                Some(TurnReply::Decided(Box::new((decision, envelope.action.clone()))))
             }
         }
     }

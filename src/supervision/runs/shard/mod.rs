@@ -13,5 +13,7 @@ pub(crate) mod ownership;
 pub(crate) mod queue;
 pub(crate) mod roster;
 pub(crate) mod run_reader;
+#[cfg(test)]
+mod sizes;
 pub(crate) mod supervisor;
 mod timers;

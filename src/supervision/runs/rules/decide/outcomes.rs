@@ -80,7 +80,7 @@ fn on_command(
     let leaves_answers = match is_for_another_board {
         true => turn.leaves_answers(),
         false => turn.has_detached(),
-    } || !run.branch_of(turn).outbound.is_empty();
+    } || !run.branch_of(turn).extras.outbound.is_empty();
     if goes_elsewhere && leaves_answers {
         return Err(invalid(
             "it hands control on while answers to detached delegations are to come; end with `Next`, or wait for them"

@@ -147,7 +147,7 @@ fn request<'a>(
         handoffs: run.tally().handoffs(),
         agents: run.tally().agents(),
         budget: run.budget(),
-        sub_budget: branch.brief.sub_budget,
+        sub_budget: branch.extras.brief.sub_budget,
         consent,
         now: context.now.monotonic,
     }

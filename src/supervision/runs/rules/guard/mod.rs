@@ -14,6 +14,7 @@ use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits
 use super::budget::Budget;
 use super::facts::AdmissionFacts;
 use super::requests::RequestKey;
+use super::small_map::SmallSet;
 use super::wait_for::Waiting;
 
 /// The kind of the request.
@@ -88,7 +89,7 @@ pub(crate) struct Request<'a> {
     /// Handoffs that were admitted already.
     pub handoffs: u32,
     /// Agents that took part already.
-    pub agents: &'a BTreeSet<AgentName>,
+    pub agents: &'a SmallSet<AgentName>,
     /// The run's tokens.
     pub budget: &'a Budget,
     /// The budget of the delegation that the asking turn works on, if it has one.
@@ -279,7 +280,7 @@ mod tests {
         switch: Handoffs,
         limits: Limits,
         handoffs: u32,
-        agents: BTreeSet<AgentName>,
+        agents: SmallSet<AgentName>,
         budget: Budget,
         recent: Vec<Handoff>,
         facts: AdmissionFacts,
@@ -295,7 +296,7 @@ mod tests {
                 switch: Handoffs::default(),
                 limits: Limits::default(),
                 handoffs: 0,
-                agents: BTreeSet::from([agent("a")]),
+                agents: SmallSet::from_iter([agent("a")]),
                 budget: Budget::new(10),
                 recent: Vec::new(),
                 facts: AdmissionFacts::default(),

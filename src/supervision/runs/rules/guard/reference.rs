@@ -97,7 +97,7 @@ fn ask(chain: &Chain, question: &Question) -> Admission {
         switch: Handoffs::default(),
         limits: &limits,
         handoffs: 0,
-        agents: &BTreeSet::new(),
+        agents: &SmallSet::default(),
         budget: &Budget::new(1),
         sub_budget: None,
         consent: &Consent::Auto,

@@ -59,7 +59,7 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
         Some(Record::Once(once)) if once.intent.is_same(intent) => {
             let round = once.round;
             Ok(match &once.state {
-                OnceState::Begun => Next::Unknown { round, begun: Some(once.intent.clone()) },
+                OnceState::Begun => Next::Unknown { round, begun: Some((*once.intent).clone()) },
                 OnceState::Asked(_) => Next::Unknown { round, begun: None },
                 OnceState::Resolved(resolution) => Next::Resolved { resolution: resolution.clone(), round },
             })
@@ -162,7 +162,7 @@ pub(in crate::supervision::runs) fn recorded(event: &RunEvent, before: Option<&R
     match (event, before) {
         (RunEvent::IntentRecorded { intent, .. }, before) => {
             let round = before.map_or(0, round_after);
-            Some(Record::Once(Once { intent: intent.clone(), round, state: OnceState::Begun }))
+            Some(Record::Once(Once { intent: Box::new(intent.clone()), round, state: OnceState::Begun }))
         }
         (RunEvent::OutcomeUnknown { asked, .. }, Some(once)) => Some(Record::Once(Once {
             intent: once.intent.clone(),

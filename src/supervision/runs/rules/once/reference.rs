@@ -183,7 +183,7 @@ fn an_effect_happens_no_more_often_than_was_permitted_and_keeps_its_result() {
 #[test]
 fn something_else_in_its_place_is_a_changed_turn() {
     let other = Intent::new("charge", "order 7", &Json::from(4));
-    let record = Record::Once(Once { intent: intent(), round: 0, state: OnceState::Begun });
+    let record = Record::Once(Once { intent: Box::new(intent()), round: 0, state: OnceState::Begun });
     assert!(
         next(Some(&record), &other)
             .unwrap_err()

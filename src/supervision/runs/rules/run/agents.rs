@@ -25,6 +25,10 @@ struct DynamicAgent {
 }
 
 impl DynamicAgents {
+    pub(super) fn is_empty(&self) -> bool {
+        self.agents.is_empty()
+    }
+
     pub(in crate::supervision::runs) fn len(&self) -> usize {
         self.agents.len()
     }

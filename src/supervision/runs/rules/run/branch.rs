@@ -1,8 +1,7 @@
 //! The branches of a run. A branch is a line of control: one turn after another, until it forks or ends.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +10,9 @@ use crate::messages::{
     AgentName, Answer, Authority, Chain, Command, EarlierAnswer, Envelope, Json, Order, Outcome, State, Timestamp,
 };
 use crate::supervision::runs::rules::guard::Handoff;
+use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
+use crate::supervision::runs::rules::small_map::{SmallMap, SmallSet};
 
 use super::plan::scope::{Reversible, Scope, Undo};
 use super::record::ChildDeltas;
@@ -20,20 +21,20 @@ use super::turn::OpenTurn;
 /// The open branches of a run by their numbers, which are given in the order in which branches begin, from 0: the root.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervision::runs) struct Branches {
-    open: BTreeMap<u32, Box<Branch>>,
+    open: SmallMap<u32, Box<Branch>>,
     /// The number of the next branch; every lower one has been given.
     next: u32,
     /// The branches whose handoff waits for a decision.
-    parked: BTreeSet<u32>,
+    parked: SmallSet<u32>,
 }
 
 impl Branches {
-    pub(super) fn of_parts(open: BTreeMap<u32, Box<Branch>>, next: u32) -> Self {
+    pub(super) fn of_parts(open: SmallMap<u32, Box<Branch>>, next: u32) -> Self {
         let parked = open.iter().filter(|(_, branch)| branch.parked().is_some()).map(|(id, _)| *id).collect();
         Self { open, next, parked }
     }
 
-    pub(super) fn parts(&self) -> (&BTreeMap<u32, Box<Branch>>, u32) {
+    pub(super) fn parts(&self) -> (&SmallMap<u32, Box<Branch>>, u32) {
         (&self.open, self.next)
     }
 
@@ -87,7 +88,7 @@ impl Branches {
                 self.parked.remove(&id);
                 Some((id, handoff))
             }
-            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } | Now::Plan(_) => None,
+            Now::Turn(_) | Now::Awaiting | Now::Forked(_) | Now::Plan(_) => None,
         }
     }
 
@@ -134,6 +135,14 @@ pub(crate) struct Branch {
     pub(in crate::supervision::runs) recent: Vec<Handoff>,
     pub(in crate::supervision::runs) previous_agent: Option<AgentName>,
     pub(in crate::supervision::runs) now: Now,
+    pub(in crate::supervision::runs) extras: Rare<BranchExtras>,
+    /// The most authority that turns in it have: dynamic agents may have passed control on.
+    pub(in crate::supervision::runs) authority: Authority,
+}
+
+/// What most branches have not. The order of these fields is the stored form.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct BranchExtras {
     /// Delegations whose asking turns have ended without waiting.
     pub(in crate::supervision::runs) outbound: Vec<Outbound>,
     /// The inputs that it was given when it began.
@@ -144,14 +153,24 @@ pub(crate) struct Branch {
     pub(in crate::supervision::runs) undo: Option<Box<Undo>>,
     /// The failure with which it ends names the node that failed.
     pub(in crate::supervision::runs) has_failed_within: bool,
-    /// The most authority that turns in it have: dynamic agents may have passed control on.
-    pub(in crate::supervision::runs) authority: Authority,
+}
+
+impl Parts for BranchExtras {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<BranchExtras> = LazyLock::new(BranchExtras::default);
+        &EMPTY
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { outbound, brief, reversible, undo, has_failed_within } = self;
+        outbound.is_empty() && brief.is_empty() && reversible.is_empty() && undo.is_none() && !has_failed_within
+    }
 }
 
 impl Branch {
     /// The detached delegation with this request, if a turn of the branch left it behind.
     pub(in crate::supervision::runs) fn outbound(&self, request: RequestKey) -> Option<&Outbound> {
-        self.outbound.iter().find(|outbound| outbound.request() == request)
+        self.extras.outbound.iter().find(|outbound| outbound.request() == request)
     }
 
     /// Whether it works on a node of a plan, or compensates one.
@@ -163,32 +182,30 @@ impl Branch {
     pub(in crate::supervision::runs) fn parked(&self) -> Option<&ParkedHandoff> {
         match &self.now {
             Now::Parked(parked) => Some(parked),
-            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } | Now::Plan(_) => None,
+            Now::Turn(_) | Now::Awaiting | Now::Forked(_) | Now::Plan(_) => None,
         }
     }
 
     /// A branch whose first turn is to come.
     pub(in crate::supervision::runs) fn new(origin: Origin, view: State, chain: Chain) -> Self {
-        let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());
-        let (previous_agent, now, brief) = (None, Now::Turn(0), Brief::default());
-        let (shortened, reversible, undo, has_failed_within) = (0, Vec::new(), None, false);
-        let authority = Authority::ALL;
-        Self {
-            origin,
-            view,
-            deltas,
-            shortened,
-            chain,
-            recent,
-            previous_agent,
-            now,
-            outbound,
-            brief,
-            reversible,
-            undo,
-            has_failed_within,
-            authority,
+        let (deltas, shortened, recent, previous_agent) = (Vec::new(), 0, Vec::new(), None);
+        let (now, extras, authority) = (Now::Turn(0), Rare::default(), Authority::ALL);
+        Self { origin, view, deltas, shortened, chain, recent, previous_agent, now, extras, authority }
+    }
+
+    /// Sets the finished nodes in it that can be compensated.
+    pub(in crate::supervision::runs) fn keep_reversible(&mut self, reversible: Vec<Reversible>) {
+        if !reversible.is_empty() || !self.extras.reversible.is_empty() {
+            self.extras.reversible = reversible;
         }
+    }
+
+    /// The branch with what it was given besides its input.
+    pub(in crate::supervision::runs) fn with_brief(mut self, brief: Brief) -> Self {
+        if !brief.is_empty() {
+            self.extras.brief = brief;
+        }
+        self
     }
 }
 
@@ -201,6 +218,13 @@ pub(in crate::supervision::runs) struct Brief {
     pub(in crate::supervision::runs) sub_budget: Option<RequestKey>,
     /// The deadline of the delegation.
     pub(in crate::supervision::runs) deadline: Option<Timestamp>,
+}
+
+impl Brief {
+    fn is_empty(&self) -> bool {
+        let Self { answers, sub_budget, deadline } = self;
+        answers.is_none() && sub_budget.is_none() && deadline.is_none()
+    }
 }
 
 /// A detached delegation after its asking turn: the outbound map of SEMANTICS 11.
@@ -262,13 +286,27 @@ pub(in crate::supervision::runs) enum Now {
     Awaiting,
     /// Its last turn has ended, and its handoff waits for a decision.
     Parked(Box<ParkedHandoff>),
-    Forked {
-        children: Vec<u32>,
-        ends: Vec<Option<BranchEnd>>,
-        open: usize,
-    },
+    Forked(Box<Forked>),
     /// It works on a block of a plan.
     Plan(Box<Scope>),
+}
+
+/// The branches that a branch has forked into.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Forked {
+    pub(in crate::supervision::runs) children: Vec<u32>,
+    /// In the order of the children; `None` while a child is open.
+    pub(in crate::supervision::runs) ends: Vec<Option<BranchEnd>>,
+    /// How many children are open.
+    pub(in crate::supervision::runs) open: usize,
+}
+
+impl Forked {
+    /// Into these branches, which have just begun.
+    pub(in crate::supervision::runs) fn into(children: Vec<u32>) -> Now {
+        let (ends, open) = (vec![None; children.len()], children.len());
+        Now::Forked(Box::new(Self { children, ends, open }))
+    }
 }
 
 /// A turn that returned its command and is no longer leased.
@@ -305,7 +343,8 @@ pub(in crate::supervision::runs) struct BranchEnd {
 impl BranchEnd {
     /// The end of a branch with this outcome.
     pub(in crate::supervision::runs) fn of(branch: &mut Branch, outcome: Outcome, output: Json) -> Self {
-        let (deltas, reversible) = (std::mem::take(&mut branch.deltas), std::mem::take(&mut branch.reversible));
+        let reversible = branch.extras.get_mut().map(|extras| std::mem::take(&mut extras.reversible));
+        let (deltas, reversible) = (std::mem::take(&mut branch.deltas), reversible.unwrap_or_default());
         Self { outcome, output, deltas, reversible }
     }
 }

@@ -26,6 +26,10 @@ struct Consent {
 }
 
 impl Consents {
+    pub(super) fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
     /// Stores a decision that also approves later actions, if it does.
     pub(super) fn keep(&mut self, envelope: &Envelope, decision: &Decision) {
         if let Decision { approved: true, by, terms: Terms::Run { until }, .. } = decision {

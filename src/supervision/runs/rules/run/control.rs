@@ -6,7 +6,7 @@ use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome
 use crate::supervision::runs::rules::guard::{Handoff, fingerprint};
 use crate::supervision::runs::rules::requests::RequestKey;
 
-use super::branch::{Branch, Brief, EndedTurn, Now, Origin, Outbound, ParkedHandoff};
+use super::branch::{Branch, Brief, EndedTurn, Forked, Now, Origin, Outbound, ParkedHandoff};
 use super::effect::{Effect, WorkedOut};
 use super::fold::Run;
 use super::record::{HANDOFF_ORDINAL, LATE_ORDINAL, Record};
@@ -25,7 +25,7 @@ impl Run {
         let Some(open) = self.close_turn(number, effects) else { return };
         if let (Some((to, refusal)), Goto::Next) = (open.refused_handoff(), &command.goto) {
             let (to, refusal) = (to.to_vec(), refusal.clone());
-            self.alone.push(Alone { turn: number, agent: open.agent.clone(), to, refusal });
+            self.extras.alone.push(Alone { turn: number, agent: open.agent.clone(), to, refusal });
         }
         self.tally.turns_ended += 1;
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: Arc::clone(command), children };
@@ -43,10 +43,10 @@ impl Run {
         let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
         for (ordinal, record) in self.turns.take_records(number, |_, record| record.leaves_answer()) {
             let Record::Delegation { order, reply, deltas } = record else { continue };
-            let reply = reply.and_then(Result::ok);
+            let (order, reply) = (*order, reply.and_then(|reply| reply.ok()));
             let (agent, input) = (agent.clone(), input.clone());
             if let Some(branch) = self.branches.get_mut(id) {
-                branch.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
+                branch.extras.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
             }
         }
     }
@@ -54,10 +54,12 @@ impl Run {
     /// Begins a turn of the asking agent with the first answer that has arrived, if the branch has nothing else to do.
     pub(super) fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(branch) = self.branches.get(id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
-        let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
-        let request = self.request_id(branch.outbound[position].request());
+        let Some(position) = branch.extras.outbound.iter().position(|outbound| outbound.reply.is_some()) else {
+            return;
+        };
+        let request = self.request_id(branch.extras.outbound[position].request());
         let Some(branch) = self.branches.get_mut(id) else { return };
-        let Outbound { agent, input, mut order, reply, deltas, .. } = branch.outbound.remove(position);
+        let Outbound { agent, input, mut order, reply, deltas, .. } = branch.extras.outbound.remove(position);
         let Some(answer) = reply else { return };
         let late = LateAnswer {
             request: request.to_string(),
@@ -72,7 +74,8 @@ impl Run {
         effects.push(self.start_turn(id, agent, input));
         order.is_detached = false;
         let request = RequestKey { turn: number, ordinal: LATE_ORDINAL };
-        self.turns.record(request, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
+        self.turns
+            .record(request, Record::Delegation { order: Box::new(order), reply: Some(Box::new(Ok(answer))), deltas });
     }
 
     /// A decision about the handoff that `turn` ended with.
@@ -102,7 +105,7 @@ impl Run {
         match settled {
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
-                self.conflict = Some(Box::new(error));
+                self.extras.conflict = Some(Box::new(error));
                 return self.end_branch(id, outcome, output.unwrap_or_default(), effects);
             }
             Ok((view, deltas)) => {
@@ -111,7 +114,7 @@ impl Run {
                 branch.deltas.extend(deltas);
                 branch.previous_agent = Some(agent.clone());
                 // An agent that gets control from a dynamic agent has at most that one's authority.
-                if let Some(authority) = self.agents.authority_of(&agent) {
+                if let Some(authority) = self.extras.agents.authority_of(&agent) {
                     branch.authority = branch.authority.and(authority);
                 }
             }
@@ -123,7 +126,7 @@ impl Run {
         match verdict {
             Verdict::Nothing | Verdict::Parked(_) => match command.goto {
                 Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
-                Goto::Next if self.branches.get(id).is_some_and(|branch| !branch.outbound.is_empty()) => {
+                Goto::Next if self.branches.get(id).is_some_and(|branch| !branch.extras.outbound.is_empty()) => {
                     if let Some(branch) = self.branches.get_mut(id) {
                         branch.now = Now::Awaiting;
                     }
@@ -171,9 +174,9 @@ impl Run {
         let sibling = Branch {
             recent: parent.recent.clone(),
             previous_agent: Some(from.clone()),
-            brief: Brief { deadline: None, ..parent.brief.clone() },
             ..Branch::new(Origin::Root, parent.view.clone(), parent.chain.clone())
         };
+        let sibling = sibling.with_brief(Brief { deadline: None, ..parent.extras.brief.clone() });
         let mut children = Vec::new();
         for (index, (agent, input)) in sends.enumerate() {
             let origin = Origin::Fork { parent: id, index };
@@ -181,11 +184,11 @@ impl Run {
             effects.push(self.start_turn(child, agent, input));
             children.push(child);
         }
-        let (open, ends) = (children.len(), vec![None; children.len()]);
+        let is_empty = children.is_empty();
         if let Some(parent) = self.branches.get_mut(id) {
-            parent.now = Now::Forked { children, ends, open };
+            parent.now = Forked::into(children);
         }
-        if open == 0 {
+        if is_empty {
             self.end_branch(id, Outcome::Finished, Json::from(Vec::<serde_json::Value>::new()), effects);
         }
     }

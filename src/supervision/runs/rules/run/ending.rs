@@ -6,7 +6,7 @@ use crate::messages::state::{Delta, join};
 use crate::messages::{AgentName, Answer, Json, Outcome, RunResult, State};
 use crate::supervision::runs::rules::requests::RequestKey;
 
-use super::branch::{BranchEnd, Now, Origin, Outbound};
+use super::branch::{BranchEnd, Forked, Now, Origin, Outbound};
 use super::effect::{Answered, Effect};
 use super::fold::Run;
 use super::record::{ChildDeltas, Record};
@@ -30,7 +30,8 @@ impl Run {
         let (mut child, mut open) = (id, Vec::new());
         while let Some(Origin::Fork { parent, .. }) = self.branches.get(child).map(|branch| branch.origin) {
             let Some(branch) = self.branches.get_mut(parent) else { break };
-            let Now::Forked { children, ends, open: left } = &mut branch.now else { break };
+            let Now::Forked(forked) = &mut branch.now else { break };
+            let Forked { children, ends, open: left } = &mut **forked;
             for (sibling, end) in children.iter().zip(ends.iter_mut()) {
                 if *sibling != child && end.is_none() {
                     let outcome = Outcome::Cancelled { reason: "another branch ended the run".into() };
@@ -64,7 +65,7 @@ impl Run {
             let Some(mut branch) = self.branches.remove(id) else { return };
             let end = BranchEnd::of(&mut branch, outcome, output);
             match branch.origin {
-                Origin::Node { .. } => return self.node_branch_ended(branch, end, forced.is_some()),
+                Origin::Node { .. } => return self.node_branch_ended(*branch, end, forced.is_some()),
                 Origin::Compensation { parent } => {
                     if end.outcome.is_finished() {
                         self.note_undone(parent);
@@ -81,10 +82,13 @@ impl Run {
                     let is_map = matches!(around.origin, Origin::Node { .. });
                     // An item of a map that fails ends the map.
                     if !end.outcome.is_finished() && is_map {
-                        around.has_failed_within = branch.has_failed_within;
+                        if branch.extras.has_failed_within {
+                            around.extras.has_failed_within = true;
+                        }
                         return self.compensate(parent, end.outcome, effects);
                     }
-                    let Now::Forked { ends, open, .. } = &mut around.now else { return };
+                    let Now::Forked(forked) = &mut around.now else { return };
+                    let Forked { ends, open, .. } = &mut **forked;
                     ends[index] = Some(end);
                     *open -= 1;
                     if *open > 0 {
@@ -124,17 +128,16 @@ impl Run {
             self.turns.change_record(request, |record| {
                 if let Record::Delegation { reply, deltas, .. } = record {
                     *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
-                    *reply = Some(Ok(answer));
+                    *reply = Some(Box::new(Ok(answer)));
                 }
             });
             effects.push(Effect::Reply(request));
             return;
         }
         let is_asked = |outbound: &Outbound| outbound.request() == request;
-        let found = self
-            .branches
-            .iter_mut()
-            .find_map(|(id, branch)| Some((id, branch.outbound.iter_mut().find(|outbound| is_asked(outbound))?)));
+        let found = self.branches.iter_mut().find_map(|(id, branch)| {
+            Some((id, branch.extras.get_mut()?.outbound.iter_mut().find(|outbound| is_asked(outbound))?))
+        });
         if let Some((id, outbound)) = found {
             effects.push(answered_to(&outbound.agent, &outbound.order.to));
             outbound.deltas = ChildDeltas { answered, deltas: written, ..outbound.deltas };
@@ -145,8 +148,8 @@ impl Run {
 
     /// Cancels the detached delegations of a branch that ends.
     pub(super) fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
-        let Some(branch) = self.branches.get(id).filter(|branch| !branch.outbound.is_empty()) else { return };
-        let open = branch.outbound.iter().filter(|outbound| outbound.reply.is_none());
+        let Some(branch) = self.branches.get(id).filter(|branch| !branch.extras.outbound.is_empty()) else { return };
+        let open = branch.extras.outbound.iter().filter(|outbound| outbound.reply.is_none());
         let children: Vec<u32> = open.filter_map(|outbound| self.branches.of_delegation(outbound.request())).collect();
         for child in children {
             self.cancel_branch(child, effects);
@@ -180,12 +183,14 @@ impl Run {
             Ok(view) => branch.view = view,
             Err(error) => {
                 outcome = Outcome::Failed { error: error.to_string() };
-                self.conflict = Some(Box::new(error));
+                self.extras.conflict = Some(Box::new(error));
             }
         }
         let is_root = branch.origin == Origin::Root;
         for mut end in ends {
-            branch.reversible.append(&mut end.reversible);
+            if !end.reversible.is_empty() {
+                branch.extras.reversible.append(&mut end.reversible);
+            }
             if !is_root {
                 branch.deltas.append(&mut end.deltas);
             }
@@ -195,7 +200,8 @@ impl Run {
 
     pub(super) fn finish(&mut self, outcome: Outcome, output: Json, view: State, effects: &mut Vec<Effect>) {
         let metrics = self.metrics();
-        let (alone, handoffs) = (std::mem::take(&mut self.alone), self.submission.task.handoffs);
+        let alone = self.extras.get_mut().map(|extras| std::mem::take(&mut extras.alone)).unwrap_or_default();
+        let handoffs = self.submission.task.handoffs;
         let (run, state) = (self.id(), view.into());
         let is_tainted = self.is_tainted;
         let result = RunResult { run, outcome, output, state, metrics, handoffs, is_tainted, alone };
@@ -219,10 +225,10 @@ impl Run {
         self.budget.end_attempt(number);
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
         if is_left_elsewhere {
-            self.left_elsewhere.push(number);
+            self.extras.left_elsewhere.push(number);
             effects.push(Effect::CancelElsewhere(number));
         }
-        for (ordinal, record) in open.records() {
+        for (ordinal, record) in open.records().iter() {
             match &**record {
                 Record::Delegation { reply: None, .. } => {
                     if let Some(child) = self.branches.of_delegation(RequestKey { turn: number, ordinal: *ordinal }) {
@@ -248,14 +254,14 @@ impl Run {
             if let Origin::Delegation { turn, ordinal } = branch.origin {
                 self.budget.close_sub_budget(RequestKey { turn, ordinal });
             }
-            ids.extend(branch.undo.as_ref().and_then(|undo| undo.by));
+            ids.extend(branch.extras.undo.as_ref().and_then(|undo| undo.by));
             match &branch.now {
                 Now::Turn(turn) => {
                     let turn = *turn;
                     self.close_turn(turn, effects);
                 }
                 Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
-                Now::Forked { children, .. } => ids.extend(children),
+                Now::Forked(forked) => ids.extend(&forked.children),
                 Now::Plan(scope) => ids.extend(scope.children.values()),
                 Now::Awaiting => {}
             }

@@ -1,6 +1,6 @@
 //! The run as data: the state of the fold over its journal.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::messages::state::{Delta, RunFigures, StateError, StateRules};
 use crate::messages::{
@@ -8,6 +8,7 @@ use crate::messages::{
     Usage, Verdict,
 };
 use crate::supervision::runs::rules::budget::{Budget, Call, Money, ReservationKey};
+use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::requests::RequestKey;
 use crate::workflow::graph::Graph;
 use serde::{Deserialize, Serialize};
@@ -38,16 +39,22 @@ pub struct Run {
     pub(super) last_at: Timestamp,
     /// It has read untrusted input; never reset.
     pub(super) is_tainted: bool,
+    /// Set by the event that ends it; later events change nothing but reservations.
+    pub(super) result: Option<Arc<RunResult>>,
+    /// Not stored: the compiled plan follows from the submission, and its agenda is empty between events.
+    pub(super) plan: PlanProgress,
+    pub(super) extras: Rare<Extras>,
+}
+
+/// What most runs have not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extras {
     pub(super) agents: DynamicAgents,
     pub(super) consents: Consents,
     /// Turns that finished alone although they had a handoff; moved into the result.
     pub(super) alone: Vec<Alone>,
-    /// Set by the event that ends it; later events change nothing but reservations.
-    pub(super) result: Option<Arc<RunResult>>,
     /// Set by an overwrite, for the turn that ends with the next event. Not stored.
     pub(super) overwrite: Option<Box<Overwrite>>,
-    /// Not stored: the compiled plan follows from the submission, and its agenda is empty between events.
-    pub(super) plan: PlanProgress,
     /// The error of a join that failed at the last event. Not stored.
     pub(super) conflict: Option<Box<StateError>>,
     /// Its part in a conversation. Stored beside the run in its snapshots.
@@ -57,6 +64,25 @@ pub struct Run {
     /// Turns that the last event has closed before the runs that they are at other boards had reported. Not stored: the last event of an
     /// ended run comes after every snapshot.
     pub(super) left_elsewhere: Vec<u32>,
+}
+
+impl Parts for Extras {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Extras> = LazyLock::new(Extras::default);
+        &EMPTY
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { agents, consents, alone, overwrite, conflict, conversing, placed, left_elsewhere } = self;
+        agents.is_empty()
+            && consents.is_empty()
+            && alone.is_empty()
+            && overwrite.is_none()
+            && conflict.is_none()
+            && conversing.is_none()
+            && placed.is_empty()
+            && left_elsewhere.is_empty()
+    }
 }
 
 /// A run's part in a conversation.
@@ -97,13 +123,13 @@ impl Run {
     /// The conversation that its messages go to.
     #[must_use]
     pub fn conversation(&self) -> Option<&ConversationId> {
-        self.conversing.as_ref()?.id.as_ref()
+        self.extras.conversing.as_ref()?.id.as_ref()
     }
 
     /// Whether its turns wait until the runs before it in its conversation have ended.
     #[must_use]
     pub fn waits_for_conversation(&self) -> bool {
-        self.result.is_none() && self.conversing.as_ref().is_some_and(|conversing| conversing.read.is_none())
+        self.result.is_none() && self.extras.conversing.as_ref().is_some_and(|conversing| conversing.read.is_none())
     }
 
     /// The agent or workflow that it was submitted to, which its conversation belongs to.
@@ -230,12 +256,12 @@ impl Run {
 
     /// The agents that its agents have created.
     pub(in crate::supervision::runs) fn agents(&self) -> &DynamicAgents {
-        &self.agents
+        &self.extras.agents
     }
 
     /// The approvals of people for the whole run.
     pub(in crate::supervision::runs) fn consents(&self) -> &Consents {
-        &self.consents
+        &self.extras.consents
     }
 
     /// Its open branches.
@@ -255,12 +281,12 @@ impl Run {
 
     /// The join that failed at the last event.
     pub(in crate::supervision::runs) fn conflict(&self) -> Option<&StateError> {
-        self.conflict.as_deref()
+        self.extras.conflict.as_deref()
     }
 
     /// Its part in a conversation, for a snapshot.
     pub(in crate::supervision::runs) fn conversing(&self) -> Option<&Conversing> {
-        self.conversing.as_deref()
+        self.extras.conversing.as_deref()
     }
 
     /// The run with what is stored beside its budget, from a snapshot.
@@ -275,7 +301,9 @@ impl Run {
 
     /// The run with its part in a conversation, from a snapshot.
     pub(in crate::supervision::runs) fn with_conversing(mut self, conversing: Option<Box<Conversing>>) -> Self {
-        self.conversing = conversing;
+        if conversing.is_some() {
+            self.extras.conversing = conversing;
+        }
         self
     }
 
@@ -294,7 +322,7 @@ impl Run {
     pub(in crate::supervision::runs) fn without_figures(mut self) -> Self {
         let turns: Vec<u32> = self.turns.numbers().collect();
         for turn in turns {
-            self.turns.take_records(turn, |ordinal, _| ordinal == super::record::FIGURES_ORDINAL);
+            self.turns.forget_figures(turn);
         }
         self
     }

@@ -24,7 +24,7 @@ impl Run {
 
     /// The runs that turns of this one still are at other boards which its end has closed.
     pub(in crate::supervision::runs) fn left_elsewhere(&self) -> impl Iterator<Item = RunId> {
-        let left = self.left_elsewhere.iter().filter(|_| self.result().is_some());
+        let left = self.extras.left_elsewhere.iter().filter(|_| self.result().is_some());
         left.map(|turn| PlacedTurn::run_of(self.turn_id(*turn)))
     }
 
@@ -32,7 +32,7 @@ impl Run {
     /// as well; all of it where there can be none: in the run of a turn that is itself passed on, and has given nothing away.
     pub(in crate::supervision::runs) fn share_for(&self, turn: &OpenTurn) -> Share {
         let is_alone = self.is_for_another_board(turn) && self.branches.iter().count() == 1;
-        self.budget.share(self.branch_of(turn).brief.sub_budget, if is_alone { 1 } else { 4 })
+        self.budget.share(self.branch_of(turn).extras.brief.sub_budget, if is_alone { 1 } else { 4 })
     }
 
     /// What an earlier attempt of an open turn has set aside for the run that it is at another board, if that has not reported.
@@ -72,7 +72,10 @@ impl Run {
             let run = all.iter().find(|run| run.id() == id)?;
             Some(Placed { turn, run: run.clone().with_placed(all) })
         };
-        self.placed = self.taken_elsewhere().filter_map(of_turn).collect();
+        let placed: Vec<Placed> = self.taken_elsewhere().filter_map(of_turn).collect();
+        if !placed.is_empty() || !self.extras.placed.is_empty() {
+            self.extras.placed = placed;
+        }
         self
     }
 
@@ -83,13 +86,13 @@ impl Run {
 
     /// The open turns that other boards have taken, as far as they were read, as runs.
     pub(super) fn placed(&self) -> impl Iterator<Item = &Run> {
-        self.placed.iter().filter(|placed| self.turn(placed.turn).is_some()).map(|placed| &placed.run)
+        self.extras.placed.iter().filter(|placed| self.turn(placed.turn).is_some()).map(|placed| &placed.run)
     }
 
     /// Those of these turns whose runs are so. One that is to be tried again waits for nothing.
     pub(super) fn placed_that(&self, is_so: impl Fn(&Run) -> bool) -> impl Iterator<Item = u32> {
         let is_leased = |turn: u32| self.turn(turn).is_some_and(|open| *open.phase() == Phase::Leased);
-        let placed = self.placed.iter().filter(move |placed| is_leased(placed.turn) && is_so(&placed.run));
+        let placed = self.extras.placed.iter().filter(move |placed| is_leased(placed.turn) && is_so(&placed.run));
         placed.map(|placed| placed.turn)
     }
 }

@@ -1,9 +1,9 @@
 //! The requests of an open turn with their answers: a repeated attempt is answered from these records.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::messages::state::{Delta, RunFigures};
 use crate::messages::{
@@ -11,20 +11,58 @@ use crate::messages::{
     Timestamp,
 };
 use crate::supervision::runs::rules::requests::Delegated;
+use crate::supervision::runs::rules::small_map::SmallMap;
 
 pub(crate) use crate::messages::HANDOFF_ORDINAL;
 
 /// The ordinal under which a turn has the late answer to a detached delegation.
 pub(in crate::supervision::runs) const LATE_ORDINAL: u32 = u32::MAX - 1;
 
-/// The ordinal of the record with the run's figures at the admission of the turn. It is not a request of the turn.
-pub(in crate::supervision::runs) const FIGURES_ORDINAL: u32 = u32::MAX - 2;
+/// The ordinal under which the run's figures at the admission of the turn are stored.
+const FIGURES_ORDINAL: u32 = u32::MAX - 2;
 
 /// The ordinal of the record that a run at another board takes the turn. It is not a request of the turn.
 pub(in crate::supervision::runs) const ELSEWHERE_ORDINAL: u32 = u32::MAX - 3;
 
 /// What a turn has asked for, by ordinal, with what else is kept of it from one attempt to the next.
-pub(crate) type Records = BTreeMap<u32, Box<Record>>;
+pub(crate) type Records = SmallMap<u32, Box<Record>>;
+
+/// What an open turn keeps. It is stored as one map: the figures as a record as well.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) records: Records,
+    /// The figures of the run when the turn was admitted, if the schema shows them.
+    pub(super) figures: Option<RunFigures>,
+}
+
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { records, figures } = self;
+        let mut map = serializer.serialize_map(Some(records.len() + usize::from(figures.is_some())))?;
+        let is_before = |ordinal: &u32| *ordinal < FIGURES_ORDINAL;
+        for (ordinal, record) in records.iter().filter(|(ordinal, _)| is_before(ordinal)) {
+            map.serialize_entry(ordinal, record)?;
+        }
+        if let Some(figures) = figures {
+            map.serialize_entry(&FIGURES_ORDINAL, &Record::Figures(figures.clone()))?;
+        }
+        for (ordinal, record) in records.iter().filter(|(ordinal, _)| !is_before(ordinal)) {
+            map.serialize_entry(ordinal, record)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut records = Records::deserialize(deserializer)?;
+        let figures = match records.remove(&FIGURES_ORDINAL).map(|record| *record) {
+            Some(Record::Figures(figures)) => Some(figures),
+            Some(_) | None => None,
+        };
+        Ok(Self { records, figures })
+    }
+}
 
 /// Whether an attempt of the turn has asked for something, such as a step: another agent in its place would not ask for the same.
 pub(crate) fn has_requests(records: &Records) -> bool {
@@ -36,7 +74,8 @@ pub(crate) fn is_taken_elsewhere(records: &Records) -> bool {
     records.contains_key(&ELSEWHERE_ORDINAL)
 }
 
-/// A request of a turn, and its answer if there is one. A repeated attempt is answered from it.
+/// A request of a turn, and its answer if there is one. A repeated attempt is answered from it. What few kinds have is boxed: each of
+/// them takes the room of the largest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Record {
     /// A step that has begun.
@@ -56,9 +95,9 @@ pub(crate) enum Record {
     /// A delegation.
     Delegation {
         /// The task that was delegated.
-        order: Order,
+        order: Box<Order>,
         /// The answer, or why there will be none.
-        reply: Option<Result<Answer, Refusal>>,
+        reply: Option<Box<Result<Answer, Refusal>>>,
         /// When it was asked and answered, in event numbers; the child's writes.
         deltas: ChildDeltas,
     },
@@ -80,7 +119,7 @@ pub(crate) enum Record {
         /// The turn's original action, if people have changed it.
         asked: Option<Box<Action>>,
         /// The decision.
-        decision: Option<Decision>,
+        decision: Option<Box<Decision>>,
     },
     /// A dynamic agent that was created or changed.
     Made {
@@ -91,14 +130,14 @@ pub(crate) enum Record {
         /// The agent existed and was changed.
         is_change: bool,
         /// The agent, or the reason of the refusal.
-        made: Result<AgentName, Refusal>,
+        made: Result<AgentName, Box<Refusal>>,
     },
     /// The check of a handoff.
     HandoffCheck {
         /// The targets.
         to: Vec<Arc<str>>,
         /// The refusal, if it would be refused.
-        refusal: Option<Refusal>,
+        refusal: Option<Box<Refusal>>,
     },
     /// An effect that must not be repeated by itself was begun.
     Once(Once),
@@ -124,7 +163,7 @@ pub(crate) enum Record {
         /// The state of the question.
         state: QuestionState,
     },
-    /// The figures of the run when the turn was admitted.
+    /// The figures of the run when the turn was admitted. Only in what is stored.
     Figures(RunFigures),
     /// A run at another board takes the turn, or may: it was asked for.
     TakenElsewhere,
@@ -135,12 +174,13 @@ impl Record {
     pub(in crate::supervision::runs) fn delegated(&self) -> Option<Delegated> {
         let Self::Delegation { order, reply, deltas } = self else { return None };
         let (to, is_detached) = (Arc::clone(&order.to), order.is_detached);
-        Some(Delegated { to, is_detached, answer: reply.clone(), is_tainted: deltas.is_tainted })
+        Some(Delegated { to, is_detached, answer: reply.as_deref().cloned(), is_tainted: deltas.is_tainted })
     }
 
     /// Whether it is a delegation whose answer comes in a turn of its own, once the asking turn has ended.
     pub(super) fn leaves_answer(&self) -> bool {
-        matches!(self, Self::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))))
+        let Self::Delegation { order, reply, .. } = self else { return false };
+        order.is_detached && !matches!(reply.as_deref(), Some(Err(_)))
     }
 
     /// Whether it is work of the turn that has begun, and whose end is not known.
@@ -195,7 +235,7 @@ pub(crate) enum QuestionState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Once {
     /// What was begun.
-    pub intent: Intent,
+    pub intent: Box<Intent>,
     /// How often it was begun or asked about before: distinguishes a repeated request from a new one.
     pub round: u32,
     /// What is known about it.

@@ -9,16 +9,15 @@ use crate::messages::{
 };
 use crate::supervision::runs::rules::budget::{Budget, Call, ReservationKey, UsedBy};
 use crate::supervision::runs::rules::once;
+use crate::supervision::runs::rules::rare::Rare;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
-use super::agents::DynamicAgents;
 use super::branch::{Branch, Branches, Brief, Now, Origin};
-use super::consents::Consents;
 use super::effect::{Effect, WorkedOut};
-use super::fold::{Overwrite, Run};
+use super::fold::{Extras, Overwrite, Run};
 use super::plan::progress::PlanProgress;
 use super::plan::scope::EndStates;
-use super::record::{ChildDeltas, ELSEWHERE_ORDINAL, FIGURES_ORDINAL, LATE_ORDINAL, QuestionState, Record};
+use super::record::{ChildDeltas, ELSEWHERE_ORDINAL, LATE_ORDINAL, QuestionState, Record};
 use super::tally::Tally;
 use super::turn::{OpenTurn, OpenTurns, Phase};
 
@@ -44,16 +43,9 @@ impl Run {
             turns: OpenTurns::new(),
             last_at: submission.at,
             is_tainted: submission.task.is_untrusted,
-            agents: DynamicAgents::default(),
-            consents: Consents::default(),
-            alone: Vec::new(),
             result: None,
-            overwrite: None,
-            conflict: None,
             plan: PlanProgress::watched(states),
-            conversing: None,
-            placed: Vec::new(),
-            left_elsewhere: Vec::new(),
+            extras: Rare::default(),
             submission,
         };
         let mut run = run.with_rules(rules);
@@ -61,8 +53,9 @@ impl Run {
         let mut root = Branch::new(Origin::Root, State::default(), chain);
         if let Some(placed) = run.submission.task.placed.as_deref() {
             (root.view, root.previous_agent) = (placed.view.clone(), placed.previous_agent.clone());
-            root.brief.answers =
+            let answers =
                 placed.answers.as_ref().and_then(|answers| answers.parse::<Vec<EarlierAnswer>>().ok()).map(Into::into);
+            root = root.with_brief(Brief { answers, ..Brief::default() });
         }
         let root = run.branches.add(root);
         let mut effects = Vec::new();
@@ -94,10 +87,12 @@ impl Run {
             }
             return;
         }
-        self.conflict = None;
-        self.left_elsewhere.clear();
-        if self.overwrite.as_ref().is_some_and(|over| event.turn() != Some(over.written.turn.number)) {
-            self.overwrite = None;
+        if let Some(Extras { conflict, left_elsewhere, overwrite, .. }) = self.extras.get_mut() {
+            *conflict = None;
+            left_elsewhere.clear();
+            if overwrite.as_ref().is_some_and(|over| event.turn() != Some(over.written.turn.number)) {
+                *overwrite = None;
+            }
         }
         match event {
             RunEvent::Submitted(_) | RunEvent::Noticed { .. } | RunEvent::Summarized { .. } => {}
@@ -158,7 +153,7 @@ impl Run {
                 self.budget.reserved_up_to(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
                     let open = self.turns.get(*turn);
-                    let sub_budget = open.and_then(|open| self.branch_of(open).brief.sub_budget);
+                    let sub_budget = open.and_then(|open| self.branch_of(open).extras.brief.sub_budget);
                     let cost = cost.unwrap_or_default().0;
                     let call = Call { agent: open.map(|open| open.agent.clone()), cost };
                     self.budget.reserve((*turn, *ordinal), sub_budget, *tokens, call);
@@ -232,10 +227,10 @@ impl Run {
             }
             RunEvent::Decided { turn, ordinal, decision, verdict, at, .. } => {
                 self.last_at = *at;
-                let (request, consents) = (RequestKey { turn: *turn, ordinal: *ordinal }, &mut self.consents);
+                let (request, consents) = (RequestKey { turn: *turn, ordinal: *ordinal }, &mut self.extras.consents);
                 let is_asked = self.turns.change_record(request, |record| match record {
                     Record::Approval { envelope, decision: slot, .. } => {
-                        *slot = Some(decision.clone());
+                        *slot = Some(Box::new(decision.clone()));
                         consents.keep(envelope, decision);
                         true
                     }
@@ -251,7 +246,7 @@ impl Run {
                 self.last_at = *at;
                 self.turns.record(
                     RequestKey { turn: *turn, ordinal: *ordinal },
-                    Record::HandoffCheck { to: to.clone(), refusal: refusal.clone() },
+                    Record::HandoffCheck { to: to.clone(), refusal: refusal.clone().map(Box::new) },
                 );
                 effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
             }
@@ -259,11 +254,11 @@ impl Run {
                 self.last_at = *at;
                 let (name, draft, is_change) = (Arc::clone(name), draft.clone(), *is_change);
                 if let Ok(agent) = made {
-                    self.agents.insert(agent.clone(), Arc::clone(&name), draft.clone(), *authority);
+                    self.extras.agents.insert(agent.clone(), Arc::clone(&name), draft.clone(), *authority);
                 }
                 self.turns.record(
                     RequestKey { turn: *turn, ordinal: *ordinal },
-                    Record::Made { name, draft, is_change, made: made.clone() },
+                    Record::Made { name, draft, is_change, made: made.clone().map_err(Box::new) },
                 );
                 effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
             }
@@ -284,7 +279,7 @@ impl Run {
             }
             RunEvent::TurnEnded { turn, command, verdict, at, .. } => {
                 self.last_at = *at;
-                let decided_later = self.overwrite.as_ref().map(|over| over.verdict.clone());
+                let decided_later = self.extras.overwrite.as_ref().map(|over| over.verdict.clone());
                 let verdict = decided_later.as_ref().filter(|later| **later != Verdict::Nothing).unwrap_or(verdict);
                 self.turn_ended(*turn, command, verdict, worked_out, effects);
             }
@@ -328,13 +323,17 @@ impl Run {
                 self.stop(outcome.clone(), effects);
             }
             RunEvent::Overwritten { turn, update, verdict, .. } => {
-                let mut written =
-                    self.overwrite.take().map(|earlier| Update::clone(&earlier.written.update)).unwrap_or_default();
+                let mut written = self
+                    .extras
+                    .overwrite
+                    .take()
+                    .map(|earlier| Update::clone(&earlier.written.update))
+                    .unwrap_or_default();
                 for write in update.writes() {
                     written.push(&write.channel, write.value.clone(), true);
                 }
                 let written = Delta { turn: self.turn_id(*turn), update: written.into() };
-                self.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
+                self.extras.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
             }
             RunEvent::Resumed { turn, input, update, at, .. } => {
                 self.last_at = *at;
@@ -346,7 +345,7 @@ impl Run {
             }
             RunEvent::ConversationEntered { conversation, at } => {
                 self.last_at = *at;
-                self.conversing.get_or_insert_default().id = Some(conversation.clone());
+                self.extras.conversing.get_or_insert_default().id = Some(conversation.clone());
                 if self.waits_for_conversation() {
                     effects.push(Effect::EnterConversation);
                 }
@@ -354,7 +353,7 @@ impl Run {
             RunEvent::ConversationRead { messages, is_tainted, at, .. } => {
                 self.last_at = *at;
                 let has_waited = self.waits_for_conversation();
-                self.conversing.get_or_insert_default().read = Some(messages.clone());
+                self.extras.conversing.get_or_insert_default().read = Some(messages.clone());
                 self.is_tainted |= is_tainted;
                 for (number, open) in self.turns.iter_mut() {
                     // These turns have not begun yet.
@@ -386,14 +385,15 @@ impl Run {
     /// Drops the records of a turn that no longer match its requests.
     fn forget_records(&mut self, turn: u32) {
         // These records are not requests of the turn.
-        let is_request =
-            |ordinal: u32, _: &Record| !matches!(ordinal, LATE_ORDINAL | FIGURES_ORDINAL | ELSEWHERE_ORDINAL);
+        let is_request = |ordinal: u32, _: &Record| !matches!(ordinal, LATE_ORDINAL | ELSEWHERE_ORDINAL);
         let made = self.turns.take_records(turn, is_request).into_iter().filter_map(|(_, record)| match record {
             Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent),
             _ => None,
         });
         // The turn creates these agents again.
-        self.agents.remove_all(&made.collect::<Vec<AgentName>>());
+        if let Some(extras) = self.extras.get_mut() {
+            extras.agents.remove_all(&made.collect::<Vec<AgentName>>());
+        }
     }
 
     /// Applies what a person changed for a turn: it counts as written in the turn's branch. The decision has checked that it can
@@ -417,7 +417,7 @@ impl Run {
 
     pub(in crate::supervision::runs) fn open_turn(&mut self, branch: u32, agent: AgentName, input: Json) -> Effect {
         let figures = self.rules.schema.shows_metrics().then(|| self.figures());
-        let (is_tainted, made) = (self.is_tainted, self.agents.drafts_of(&agent));
+        let (is_tainted, made) = (self.is_tainted, self.extras.agents.drafts_of(&agent));
         let mut turn = OpenTurn::new(branch, agent, input, Attempt::FIRST).with_figures(figures);
         (turn.is_tainted, turn.made) = (is_tainted, made);
         let number = self.turns.open(turn);
@@ -431,15 +431,15 @@ impl Run {
         let (RequestKey { turn, ordinal }, asked) = (request, self.sequence);
         let Some(open) = self.turns.get(turn) else { return };
         let reply = match verdict {
-            Verdict::Refused(refusal) => Some(Err(refusal.clone())),
+            Verdict::Refused(refusal) => Some(Box::new(Err(refusal.clone()))),
             Verdict::Admitted(_) | Verdict::Nothing | Verdict::Parked(_) => None,
         };
         let is_answered = reply.is_some();
         let answers = open.earlier_answers();
         let deltas = ChildDeltas { asked, ..ChildDeltas::default() };
         let (from, parent) = (open.agent.clone(), &self.branches[open.branch]);
-        self.turns.record(request, Record::Delegation { order: order.clone(), reply, deltas });
-        let (chain, within) = (parent.chain.clone(), parent.brief.sub_budget);
+        self.turns.record(request, Record::Delegation { order: Box::new(order.clone()), reply, deltas });
+        let (chain, within) = (parent.chain.clone(), parent.extras.brief.sub_budget);
         let view = match &order.sees {
             ContextStrategy::None => State::default(),
             ContextStrategy::Channels(channels) => parent.view.only(channels),
@@ -458,7 +458,7 @@ impl Run {
                 let chain = chain.add_step(&from, agent, &order.body);
                 let branch = Branch::new(Origin::Delegation { turn, ordinal }, view.clone(), chain);
                 let previous_agent = Some(from.clone());
-                let child = self.branches.add(Branch { previous_agent, brief: brief.clone(), ..branch });
+                let child = self.branches.add(Branch { previous_agent, ..branch }.with_brief(brief.clone()));
                 effects.push(self.start_turn(child, agent.clone(), order.input.clone()));
             }
         }

@@ -1,6 +1,5 @@
 //! A run as it is stored in snapshots: the order of these fields is the stored form, whatever the run looks like in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,11 +7,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::messages::state::StateRules;
 use crate::messages::{AgentName, Alone, RunResult, Submission, Timestamp};
 use crate::supervision::runs::rules::budget::Budget;
+use crate::supervision::runs::rules::rare::Rare;
+use crate::supervision::runs::rules::small_map::{SmallMap, SmallSet};
 
 use super::agents::DynamicAgents;
 use super::branch::{Branch, Branches};
 use super::consents::Consents;
-use super::fold::Run;
+use super::fold::{Extras, Run};
 use super::plan::progress::PlanProgress;
 use super::tally::Tally;
 use super::turn::{OpenTurn, OpenTurns};
@@ -24,11 +25,11 @@ struct Written<'a> {
     submission: &'a Arc<Submission>,
     sequence: u64,
     handoffs: u32,
-    agents: &'a BTreeSet<AgentName>,
-    cast: &'a BTreeSet<AgentName>,
+    agents: &'a SmallSet<AgentName>,
+    cast: &'a SmallSet<AgentName>,
     budget: &'a Budget,
-    branches: &'a BTreeMap<u32, Box<Branch>>,
-    turns: &'a BTreeMap<u32, Box<OpenTurn>>,
+    branches: &'a SmallMap<u32, Box<Branch>>,
+    turns: &'a SmallMap<u32, Box<OpenTurn>>,
     next_turn: u32,
     next_branch: u32,
     next_reservation: u32,
@@ -49,11 +50,11 @@ struct Read {
     submission: Arc<Submission>,
     sequence: u64,
     handoffs: u32,
-    agents: BTreeSet<AgentName>,
-    cast: BTreeSet<AgentName>,
+    agents: SmallSet<AgentName>,
+    cast: SmallSet<AgentName>,
     budget: Budget,
-    branches: BTreeMap<u32, Box<Branch>>,
-    turns: BTreeMap<u32, Box<OpenTurn>>,
+    branches: SmallMap<u32, Box<Branch>>,
+    turns: SmallMap<u32, Box<OpenTurn>>,
     next_turn: u32,
     next_branch: u32,
     next_reservation: u32,
@@ -87,9 +88,9 @@ impl Serialize for Run {
             retries: self.tally.retries,
             last_at: self.last_at,
             is_tainted: self.is_tainted,
-            made: &self.agents,
-            standing: &self.consents,
-            alone: &self.alone,
+            made: &self.extras.agents,
+            standing: &self.extras.consents,
+            alone: &self.extras.alone,
             result: &self.result,
         };
         written.serialize(serializer)
@@ -111,16 +112,14 @@ impl<'de> Deserialize<'de> for Run {
             turns: OpenTurns::of_parts(read.turns, read.next_turn),
             last_at: read.last_at,
             is_tainted: read.is_tainted,
-            agents: read.made,
-            consents: read.standing,
-            alone: read.alone,
             result: read.result,
-            overwrite: None,
             plan: PlanProgress::default(),
-            conflict: None,
-            conversing: None,
-            placed: Vec::new(),
-            left_elsewhere: Vec::new(),
+            extras: Rare::of(Extras {
+                agents: read.made,
+                consents: read.standing,
+                alone: read.alone,
+                ..Extras::default()
+            }),
         })
     }
 }

@@ -1,19 +1,19 @@
 //! The use of a run's limits other than tokens, and of tools.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::messages::AgentName;
 use crate::messages::state::ToolUses;
+use crate::supervision::runs::rules::small_map::SmallSet;
 
 /// Counts of handoffs, agents, turns, retries and uses of tools.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervision::runs) struct Tally {
     pub(super) handoffs: u32,
     /// Agents that took part, apart from `cast`.
-    pub(super) agents: BTreeSet<AgentName>,
+    pub(super) agents: SmallSet<AgentName>,
     /// Agents of the run's plan that have begun; they do not count against the limit of agents.
-    pub(super) cast: BTreeSet<AgentName>,
+    pub(super) cast: SmallSet<AgentName>,
     pub(super) turns_ended: u32,
     pub(super) retries: u32,
     /// The uses of tools, shared with the turns that see them; `None` without any. Stored beside the run in its snapshots.
@@ -27,7 +27,7 @@ impl Tally {
     }
 
     /// The agents that count against the limit of agents.
-    pub(in crate::supervision::runs) fn agents(&self) -> &BTreeSet<AgentName> {
+    pub(in crate::supervision::runs) fn agents(&self) -> &SmallSet<AgentName> {
         &self.agents
     }
 
@@ -38,7 +38,7 @@ impl Tally {
 
     /// How many agents took part, those of the plan included.
     pub(super) fn participants(&self) -> u32 {
-        let all = self.agents.len() + self.cast.difference(&self.agents).count();
+        let all = self.agents.len() + self.cast.iter().filter(|agent| !self.agents.contains(agent)).count();
         u32::try_from(all).unwrap_or(u32::MAX)
     }
 }

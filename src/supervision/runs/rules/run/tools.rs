@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::ToolUses;
 use crate::messages::{AgentName, Json};
-use crate::supervision::runs::rules::requests::RequestKey;
 
 use super::fold::Run;
-use super::record::{FIGURES_ORDINAL, Record};
 
 /// The uses of tools, as they are stored beside a run in its snapshots.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,12 +43,7 @@ impl Run {
             if tools != last {
                 last = tools;
             }
-            let request = RequestKey { turn, ordinal: FIGURES_ORDINAL };
-            self.turns.change_record(request, |record| {
-                if let Record::Figures(figures) = record {
-                    figures.tools_used = Some(Arc::clone(&last));
-                }
-            });
+            self.turns.show_tools(turn, &last);
         }
         self
     }

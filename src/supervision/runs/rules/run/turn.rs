@@ -1,24 +1,24 @@
 //! The turns of a run that are admitted and have not ended.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::state::RunFigures;
+use crate::messages::state::{RunFigures, ToolUses};
 use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
+use crate::supervision::runs::rules::small_map::{SmallMap, SmallSet};
 
-use super::record::{self, ChildDeltas, FIGURES_ORDINAL, Record, Records};
+use super::record::{self, ChildDeltas, Kept, Record, Records};
 
 /// The open turns of a run by their numbers, which are given in the order in which turns are admitted, from 1.
 #[derive(Clone, Debug)]
 pub(in crate::supervision::runs) struct OpenTurns {
-    open: BTreeMap<u32, Box<OpenTurn>>,
+    open: SmallMap<u32, Box<OpenTurn>>,
     /// The number of the next turn; every lower one has been given.
     next: u32,
     /// What of them waits for people. It follows from the phases and records of the turns, which change here alone.
-    for_people: BTreeSet<ForPeople>,
+    for_people: SmallSet<ForPeople>,
 }
 
 /// Something that waits for people.
@@ -31,15 +31,15 @@ struct ForPeople {
 
 impl OpenTurns {
     pub(super) fn new() -> Self {
-        Self::of_parts(BTreeMap::new(), 1)
+        Self::of_parts(SmallMap::new(), 1)
     }
 
-    pub(super) fn of_parts(open: BTreeMap<u32, Box<OpenTurn>>, next: u32) -> Self {
+    pub(super) fn of_parts(open: SmallMap<u32, Box<OpenTurn>>, next: u32) -> Self {
         let for_people = open.iter().flat_map(|(turn, open)| open.for_people(*turn)).collect();
         Self { open, next, for_people }
     }
 
-    pub(super) fn parts(&self) -> (&BTreeMap<u32, Box<OpenTurn>>, u32) {
+    pub(super) fn parts(&self) -> (&SmallMap<u32, Box<OpenTurn>>, u32) {
         (&self.open, self.next)
     }
 
@@ -106,8 +106,23 @@ impl OpenTurns {
     pub(super) fn record(&mut self, RequestKey { turn, ordinal }: RequestKey, record: Record) {
         if let Some(open) = self.open.get_mut(&turn) {
             let waits = record.waits_for_people();
-            open.records.insert(ordinal, Box::new(record));
+            open.kept.records.insert(ordinal, Box::new(record));
             self.note(ForPeople { turn, ordinal: Some(ordinal) }, waits);
+        }
+    }
+
+    /// Changes the uses of tools among the figures of an open turn, if it has figures.
+    pub(super) fn show_tools(&mut self, turn: u32, tools: &Arc<ToolUses>) {
+        if let Some(figures) = self.open.get_mut(&turn).and_then(|open| open.kept.figures.as_mut()) {
+            figures.tools_used = Some(Arc::clone(tools));
+        }
+    }
+
+    /// As before turns had the figures of their run.
+    #[cfg(test)]
+    pub(super) fn forget_figures(&mut self, turn: u32) {
+        if let Some(open) = self.open.get_mut(&turn) {
+            open.kept.figures = None;
         }
     }
 
@@ -117,7 +132,7 @@ impl OpenTurns {
         RequestKey { turn, ordinal }: RequestKey,
         change: impl FnOnce(&mut Record) -> T,
     ) -> Option<T> {
-        let record = self.open.get_mut(&turn)?.records.get_mut(&ordinal)?;
+        let record = self.open.get_mut(&turn)?.kept.records.get_mut(&ordinal)?;
         let changed = change(record);
         let waits = record.waits_for_people();
         self.note(ForPeople { turn, ordinal: Some(ordinal) }, waits);
@@ -131,8 +146,8 @@ impl OpenTurns {
         mut is_wanted: impl FnMut(u32, &Record) -> bool,
     ) -> Vec<(u32, Record)> {
         let Some(open) = self.open.get_mut(&turn) else { return Vec::new() };
-        let taken = open.records.extract_if(.., |ordinal, record| is_wanted(*ordinal, record));
-        let taken: Vec<(u32, Record)> = taken.map(|(ordinal, record)| (ordinal, *record)).collect();
+        let taken = open.kept.records.extract(.., |ordinal, record| is_wanted(*ordinal, record));
+        let taken: Vec<(u32, Record)> = taken.into_iter().map(|(ordinal, record)| (ordinal, *record)).collect();
         for (ordinal, _) in &taken {
             self.note(ForPeople { turn, ordinal: Some(*ordinal) }, false);
         }
@@ -163,7 +178,7 @@ impl OpenTurns {
 
     fn forget_for_people(&mut self, turn: u32) {
         let [first, last] = [None, Some(u32::MAX)].map(|ordinal| ForPeople { turn, ordinal });
-        self.for_people.extract_if(first..=last, |_| true).for_each(drop);
+        self.for_people.remove_range(first..=last);
     }
 }
 
@@ -175,7 +190,8 @@ pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) input: Json,
     pub(in crate::supervision::runs) attempt: Attempt,
     phase: Phase,
-    records: Records,
+    /// What it has asked for, and what else is kept of it.
+    kept: Kept,
     pub(in crate::supervision::runs) recoveries: u32,
     /// The run was tainted when the turn was admitted. Later events do not change this: a repeated attempt runs under the same
     /// conditions as the first.
@@ -213,20 +229,20 @@ impl Phase {
 impl OpenTurn {
     /// A turn that is admitted, before its first request.
     pub(in crate::supervision::runs) fn new(branch: u32, agent: AgentName, input: Json, attempt: Attempt) -> Self {
-        let (phase, records) = (Phase::Leased, BTreeMap::new());
-        Self { branch, agent, input, attempt, phase, records, recoveries: 0, is_tainted: false, made: None }
+        let (phase, kept) = (Phase::Leased, Kept::default());
+        Self { branch, agent, input, attempt, phase, kept, recoveries: 0, is_tainted: false, made: None }
     }
 
     /// The turn with the figures of the run at its admission.
     pub(super) fn with_figures(mut self, figures: Option<RunFigures>) -> Self {
-        self.records.extend(figures.map(|figures| (FIGURES_ORDINAL, Box::new(Record::Figures(figures)))));
+        self.kept.figures = figures;
         self
     }
 
     /// What of it waits for people.
     fn for_people(&self, turn: u32) -> impl Iterator<Item = ForPeople> {
         let itself = self.phase.waits_for_people().then_some(ForPeople { turn, ordinal: None });
-        let asked = self.records.iter().filter(|(_, record)| record.waits_for_people());
+        let asked = self.kept.records.iter().filter(|(_, record)| record.waits_for_people());
         itself.into_iter().chain(asked.map(move |(ordinal, _)| ForPeople { turn, ordinal: Some(*ordinal) }))
     }
 
@@ -237,17 +253,17 @@ impl OpenTurn {
 
     /// Its requests with their answers, by ordinal.
     pub(in crate::supervision::runs) fn records(&self) -> &Records {
-        &self.records
+        &self.kept.records
     }
 
     /// See [`record::has_requests`].
     pub(in crate::supervision::runs) fn has_requests(&self) -> bool {
-        record::has_requests(&self.records)
+        record::has_requests(&self.kept.records)
     }
 
     /// See [`record::is_taken_elsewhere`].
     pub(in crate::supervision::runs) fn is_taken_elsewhere(&self) -> bool {
-        record::is_taken_elsewhere(&self.records)
+        record::is_taken_elsewhere(&self.kept.records)
     }
 
     /// The turn's agent.
@@ -259,7 +275,7 @@ impl OpenTurn {
     /// The record under an ordinal.
     #[must_use]
     pub(crate) fn record(&self, ordinal: u32) -> Option<&Record> {
-        self.records.get(&ordinal).map(|record| &**record)
+        self.kept.records.get(&ordinal).map(|record| &**record)
     }
 
     /// Whether the run had read untrusted input when it was admitted.
@@ -271,16 +287,13 @@ impl OpenTurn {
     /// The figures of the run when it was admitted, if the schema shows them.
     #[must_use]
     pub(crate) fn figures(&self) -> Option<&RunFigures> {
-        match self.record(FIGURES_ORDINAL) {
-            Some(Record::Figures(figures)) => Some(figures),
-            Some(_) | None => None,
-        }
+        self.kept.figures.as_ref()
     }
 
     /// The first handoff check of the turn that was refused.
     pub(in crate::supervision::runs) fn refused_handoff(&self) -> Option<(&[Arc<str>], &Refusal)> {
-        self.records.values().find_map(|record| match &**record {
-            Record::HandoffCheck { to, refusal: Some(refusal) } => Some((to.as_slice(), refusal)),
+        self.kept.records.values().find_map(|record| match &**record {
+            Record::HandoffCheck { to, refusal: Some(refusal) } => Some((to.as_slice(), &**refusal)),
             Record::HandoffCheck { refusal: None, .. }
             | Record::StepStarted { .. }
             | Record::Step { .. }
@@ -299,7 +312,7 @@ impl OpenTurn {
     /// Whether it waits for something outside of it: for people, for an answer, or for the run that takes it at another board. A recovery
     /// by a new process is then not counted.
     pub(in crate::supervision::runs) fn is_waiting(&self) -> bool {
-        self.records.values().any(|record| match &**record {
+        self.kept.records.values().any(|record| match &**record {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
             Record::TakenElsewhere => true,
             record => record.waits_for_people(),
@@ -309,32 +322,34 @@ impl OpenTurn {
     /// Whether an attempt of it may be executed, as far as its records show: it waits for nothing, or something that it does beside its
     /// wait has begun and has no end.
     pub(in crate::supervision::runs) fn may_be_executed(&self) -> bool {
-        !self.is_waiting() || self.records.values().any(|record| record.is_under_way())
+        !self.is_waiting() || self.kept.records.values().any(|record| record.is_under_way())
     }
 
     /// Whether it has an unanswered delegation for which it does not wait.
     pub(in crate::supervision::runs) fn has_detached(&self) -> bool {
-        self.records
+        self.kept
+            .records
             .values()
             .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
     }
 
     /// Whether an answer comes in a turn of its own once this one has ended, also one that is there already.
     pub(in crate::supervision::runs) fn leaves_answers(&self) -> bool {
-        self.records.values().any(|record| record.leaves_answer())
+        self.kept.records.values().any(|record| record.leaves_answer())
     }
 
     /// The answers to its delegations so far, in the order of the requests.
     pub(in crate::supervision::runs) fn earlier_answers(&self) -> Option<Arc<[EarlierAnswer]>> {
         let answered = |record: &Record| match record {
-            Record::Delegation { order, reply: Some(Ok(answer)), .. } => {
+            Record::Delegation { order, reply: Some(reply), .. } => {
+                let answer = Result::as_ref(reply).ok()?;
                 let (to, body) = (Arc::clone(&order.to), Arc::clone(&order.body));
                 Some(EarlierAnswer { to, body, answer: answer.clone() })
             }
             _ => None,
         };
-        let mut answers = Vec::with_capacity(self.records.len());
-        answers.extend(self.records.values().filter_map(|record| answered(record)));
+        let mut answers = Vec::with_capacity(self.kept.records.len());
+        answers.extend(self.kept.records.values().filter_map(|record| answered(record)));
         (!answers.is_empty()).then(|| answers.into())
     }
 
@@ -346,6 +361,6 @@ impl OpenTurn {
             }
             _ => None,
         };
-        self.records.values().filter_map(|record| answered(record)).collect()
+        self.kept.records.values().filter_map(|record| answered(record)).collect()
     }
 }

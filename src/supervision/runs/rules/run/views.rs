@@ -16,7 +16,7 @@ impl Run {
     /// The messages of the conversation that a turn sees. Turns that work on a delegation see none: the asking agent passes on
     /// what they need.
     pub(in crate::supervision::runs) fn conversation_of(&self, turn: &OpenTurn) -> Option<&Json> {
-        let read = self.conversing.as_ref()?.read.as_ref()?;
+        let read = self.extras.conversing.as_ref()?.read.as_ref()?;
         self.delegation_of(turn).is_none().then_some(read)
     }
 
@@ -72,7 +72,7 @@ impl Run {
 
     /// Replaces concurrent writes by a person's overwrite.
     pub(in crate::supervision::runs) fn put_overwrite<'a>(&self, writers: impl Iterator<Item = &'a mut Vec<Delta>>) {
-        if let Some(over) = &self.overwrite {
+        if let Some(over) = &self.extras.overwrite {
             overwrite(writers, &over.written);
         }
     }
@@ -114,7 +114,7 @@ impl Run {
     ) -> Result<(State, Vec<Delta>), StateError> {
         let branch = &self.branches[id];
         let waits_for_answers =
-            !branch.outbound.is_empty() || self.turns.get(number).is_some_and(OpenTurn::leaves_answers);
+            !branch.extras.outbound.is_empty() || self.turns.get(number).is_some_and(OpenTurn::leaves_answers);
         let is_unread = matches!(branch.origin, Origin::Fork { .. })
             && command.goto == Goto::Next
             && children.is_empty()
@@ -141,7 +141,7 @@ impl Run {
         directory: &dyn AgentDirectory,
     ) -> Bounds {
         let own = |agent: &AgentName| {
-            let made = match (self.agents.authority_of(agent), agent.maker()) {
+            let made = match (self.extras.agents.authority_of(agent), agent.maker()) {
                 (Some(authority), _) => authority,
                 // It was kept, or created by a turn that a fork has not copied.
                 (None, Some(_)) => directory.kept(agent).map_or(Authority::of([]), |kept| kept.authority),
@@ -160,7 +160,7 @@ impl Run {
         let mut next = Some(branch);
         while let Some(branch) = next {
             authority = authority.and(branch.authority);
-            deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
+            deadline = [deadline, branch.extras.brief.deadline].into_iter().flatten().min();
             next = self.branch_around(branch);
         }
         Bounds { authority, deadline }

@@ -109,7 +109,7 @@ impl Run {
         let Some(request) = self.order_key(turn.branch) else { return self.submission.task.reference.as_ref() };
         let order = match self.turns.get(request.turn) {
             Some(open) => match open.record(request.ordinal)? {
-                Record::Delegation { order, .. } => order,
+                Record::Delegation { order, .. } => &**order,
                 _ => return None,
             },
             None => &self.branches.with_outbound(request)?.1.order,
@@ -179,7 +179,7 @@ impl Run {
     /// The open delegations with a deadline, and the deadline.
     pub(in crate::supervision::runs) fn delegation_deadlines(&self) -> impl Iterator<Item = (RequestKey, Timestamp)> {
         self.branches.iter().filter_map(|(_, branch)| match branch.origin {
-            Origin::Delegation { turn, ordinal } => Some((RequestKey { turn, ordinal }, branch.brief.deadline?)),
+            Origin::Delegation { turn, ordinal } => Some((RequestKey { turn, ordinal }, branch.extras.brief.deadline?)),
             Origin::Root | Origin::Fork { .. } | Origin::Node { .. } | Origin::Compensation { .. } => None,
         })
     }

@@ -139,7 +139,7 @@ impl Cadence {
     pub(in crate::supervision::runs) fn count(&mut self, events: usize, run: &Run) -> bool {
         self.events += events;
         let left = match run.branches().get(0).map(|root| &root.now) {
-            Some(Now::Forked { ends, .. }) => ends.len(),
+            Some(Now::Forked(forked)) => forked.ends.len(),
             Some(Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Plan(_)) | None => 0,
         };
         let bytes = self.last_bytes.max((run.turns().len() + left) * Self::BYTES_OF_PART);

@@ -7,10 +7,11 @@ use futures::FutureExt;
 
 use crate::env::{Mutant, Now};
 use crate::messages::{Durability, PlacedTurn, RunId};
-use crate::storage::{Sequence, StorageError};
+use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
+use crate::supervision::runs::rules::rare::Rare;
 use crate::supervision::runs::rules::run::{Bounds, Branch, Effect, OpenTurn, Phase};
-use crate::supervision::runs::shard::dispatch::{ReadyTurn, TurnSink};
+use crate::supervision::runs::shard::dispatch::{ReadyExtras, ReadyTurn, TurnSink};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
@@ -47,7 +48,9 @@ impl RunShard {
         let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
         let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
         let riders = self.shared.notes_of_next_record(live, durability);
-        let mut append = self.shared.journal.append_with((&live.stream, live.last), &live.events, durability, riders);
+        let record = Journal::record_of(&live.events);
+        live.journaled += record.len();
+        let mut append = self.shared.journal.append_record((&live.stream, live.last), record, durability, riders);
         let early = Mutant::AcknowledgeEarly.is_injected().then_some(Ok(live.last + 1));
         let result = (&mut append).now_or_never().or(early);
         if result.is_none() {
@@ -136,7 +139,8 @@ impl RunShard {
         if live.is_end_noted {
             self.shared.complete_end(&live.run, live.durability);
         } else {
-            self.shared.note_end(&live.run, live.durability, live.is_noted_open, live.inboxes);
+            let size = live.memory_size();
+            self.shared.note_end(&live.run, live.durability, (live.is_noted_open, size), live.inboxes);
         }
         self.shared.roster.remove(run);
         if let Some(result) = live.run.result() {
@@ -310,23 +314,25 @@ impl RunShard {
             figures: turn.figures().cloned(),
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
-            answers: branch.brief.answers.clone(),
-            reference: live.run.reference_of(turn).cloned(),
-            deadline,
             timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
             authority,
-            made: turn.made.clone(),
             is_tainted: turn.is_tainted(),
             is_run_tainted: live.run.is_tainted(),
             metrics: live.run.metrics(),
-            conversation: live.run.conversation_of(turn).cloned(),
             submission: Arc::clone(live.run.submission()),
             records: turn.records().clone(),
             durability: live.durability,
             is_recovered: live.is_recovered,
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
+            extras: Rare::of(ReadyExtras {
+                answers: branch.extras.brief.answers.clone(),
+                reference: live.run.reference_of(turn).cloned(),
+                deadline,
+                made: turn.made.clone(),
+                conversation: live.run.conversation_of(turn).cloned(),
+            }),
         };
         self.shared.dispatch.start(Box::new(ready.seen_from_there()));
     }

@@ -134,7 +134,14 @@ impl ShardContext {
     /// Stores what an ended run leaves in its conversation, in the list of runs and in the index of inboxes, cancels its turns at other
     /// boards, and then removes its open note: a start that finds the note of an ended run does the rest. A run whose journal is in
     /// memory only is listed in memory.
-    pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
+    /// `size` is that of a journal in memory; `None` if it has to be read.
+    pub(super) fn note_end(
+        self: &Arc<Self>,
+        run: &Run,
+        durability: Durability,
+        (is_noted_open, size): (bool, Option<usize>),
+        inboxes: Inboxes,
+    ) {
         let Some(listing) = listing_of(run) else { return };
         self.note_failures_again(run.id(), conflict(run).into_iter().collect());
         let leave = self.leave_conversation(run, durability);
@@ -147,9 +154,11 @@ impl ShardContext {
             None
         };
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
-        let work = match (leave, inboxes) {
-            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, cancels, listing, inboxes),
-            (leave, Inboxes(inboxes)) => {
+        let work = match (leave, inboxes, size) {
+            (None, Inboxes(Some(inboxes)), Some(size)) => {
+                shared.write_end((run, at), cancels, (listing, size), inboxes)
+            }
+            (leave, Inboxes(inboxes), size) => {
                 let work = async move {
                     if let Some(leave) = leave {
                         leave.await;
@@ -158,7 +167,13 @@ impl ShardContext {
                         Some(inboxes) => inboxes,
                         None => shared.inboxes_of(run).await?,
                     };
-                    shared.write_end(run, at, cancels, listing, inboxes).await
+                    let size = match size {
+                        Some(size) => size,
+                        // Without its size it still counts as a run.
+                        None if cancels.is_none() => answer_of(shared.journal.bytes_of(run)).await.unwrap_or(0),
+                        None => 0,
+                    };
+                    shared.write_end((run, at), cancels, (listing, size), inboxes).await
                 };
                 work.boxed()
             }
@@ -182,10 +197,9 @@ impl ShardContext {
     /// Issues the writes in their order: the note that the run is open, if it has one, is removed at last.
     fn write_end(
         &self,
-        run: RunId,
-        at: Timestamp,
+        (run, at): (RunId, Timestamp),
         cancels: Option<Cancels>,
-        listing: Listing,
+        (listing, size): (Listing, usize),
         inboxes: Vec<AgentName>,
     ) -> StorageFuture<()> {
         if let Some(cancels) = cancels {
@@ -195,9 +209,8 @@ impl ShardContext {
         }
         let noted = (!inboxes.is_empty()).then(|| self.journal.note_inboxes(run, at, &inboxes));
         let inboxes = (!inboxes.is_empty()).then(|| Box::new((at, inboxes)));
-        let oldest = self.memory_runs.add(run, MemoryRun { listing, inboxes });
         let mut writes = Vec::from_iter(noted);
-        if let Some((run, MemoryRun { inboxes, .. })) = oldest {
+        for (run, MemoryRun { inboxes, .. }) in self.memory_runs.add(run, MemoryRun { listing, size, inboxes }) {
             writes.extend(inboxes.map(|inboxes| self.journal.forget_inboxes(run, inboxes.0, &inboxes.1)));
             writes.push(match self.is_shared {
                 true => self.journal.forget_memory_run(self.ownership.board(), run),

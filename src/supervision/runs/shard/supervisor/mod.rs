@@ -27,7 +27,7 @@ mod turn_requests;
 
 pub(crate) use context::ShardContext;
 pub(crate) use life::RunSupervisor;
-pub(crate) use memory_runs::MemoryRuns;
+pub(crate) use memory_runs::{MemoryBytes, MemoryRuns};
 
 #[cfg(test)]
 mod reference;

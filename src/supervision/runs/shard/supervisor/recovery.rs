@@ -103,7 +103,7 @@ impl RunShard {
             self.runs.remove(&run);
             self.shared.roster.remove(run);
             let is_noted_open = new_process || durability != Durability::Memory;
-            return self.shared.note_end(&fold, durability, is_noted_open, inboxes);
+            return self.shared.note_end(&fold, durability, (is_noted_open, None), inboxes);
         }
         self.arm_deadline(&fold, now);
         let mut live = Box::new(LiveRun::new(fold, last, durability));

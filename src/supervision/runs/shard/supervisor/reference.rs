@@ -326,7 +326,8 @@ impl Shard {
 
 fn reported(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action) -> Result<Reply, TestCaseError> {
     Ok(match reply {
-        Ok(TurnReply::Decided(decision, runs)) => {
+        Ok(TurnReply::Decided(decided)) => {
+            let (decision, runs) = *decided;
             prop_assert_eq!(&runs, action, "what runs is what was asked for");
             let by = ["ann", "policy", EXPIRY].into_iter().find(|name| *name == &*decision.by).unwrap();
             Reply::Decided { approved: decision.approved, by }

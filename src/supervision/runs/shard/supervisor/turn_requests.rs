@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::env::Mutant;
-use crate::messages::{Consent, Intent, RunEvent, Verdict};
+use crate::messages::{Consent, RunEvent, Verdict};
 use crate::supervision::runs::rules::budget::Share;
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
 use crate::supervision::runs::rules::expiry;
@@ -55,7 +55,7 @@ pub(super) fn on_request(
                 return;
             }
             let ordinal = live.run.budget().next_reservation();
-            let sub_budget = live.run.branch_of(turn).brief.sub_budget;
+            let sub_budget = live.run.branch_of(turn).extras.brief.sub_budget;
             let budget = live.run.budget();
             let share = if is_share { live.run.share_for(turn) } else { Share { tokens, cost } };
             let Share { tokens, cost } = share;
@@ -84,7 +84,7 @@ pub(super) fn on_request(
                 open.answer = noted.err().map(Err);
             }
             // What is recorded and not committed yet may still be lost.
-            live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Status(status))));
+            live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Status(status.map(Box::new)))));
         }
         TurnRequest::EndWait => {
             if turn.record(ordinal).and_then(Record::delegated).is_some_and(|delegated| delegated.is_detached) {
@@ -193,16 +193,19 @@ fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnReque
 fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
     let (is_same, was) = match (record, request) {
         (
-            Record::StepStarted { name }
-            | Record::Step { name, .. }
-            | Record::StepFailed { name, .. }
-            | Record::Once(Once { intent: Intent { name, .. }, .. }),
+            Record::StepStarted { name } | Record::Step { name, .. } | Record::StepFailed { name, .. },
             TurnRequest::StartStep(again)
             | TurnRequest::FinishStep { name: again, .. }
             | TurnRequest::FailStep(again, _),
         ) => (name == again, format!("step {name:?}")),
+        (
+            Record::Once(Once { intent, .. }),
+            TurnRequest::StartStep(again)
+            | TurnRequest::FinishStep { name: again, .. }
+            | TurnRequest::FailStep(again, _),
+        ) => (intent.name == *again, format!("step {:?}", intent.name)),
         (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
-            (order == again, format!("a delegation to {:?}", order.to))
+            (**order == *again, format!("a delegation to {:?}", order.to))
         }
         (
             Record::Question { question, .. } | Record::TimedQuestion { question, .. },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateError};
 use crate::messages::{Command, Goto, Json, On, Outcome, Refusal, State};
-use crate::supervision::runs::rules::run::branch::{Branch, BranchEnd, Brief, Now, Origin};
+use crate::supervision::runs::rules::run::branch::{Branch, BranchEnd, Brief, Forked, Now, Origin};
 use crate::supervision::runs::rules::run::effect::Effect;
 use crate::supervision::runs::rules::run::fold::Run;
 use crate::supervision::runs::rules::run::turn::Phase;
@@ -88,7 +88,7 @@ impl Run {
             Ok(view) => view,
             Err(error) => {
                 let problem = error.to_string();
-                self.conflict = Some(Box::new(error));
+                self.extras.conflict = Some(Box::new(error));
                 let view = self.branches.get(id).map(|branch| branch.view.clone()).unwrap_or_default();
                 return self.node_failed(id, node, problem, view);
             }
@@ -103,7 +103,7 @@ impl Run {
             Err(problem) => return self.node_failed(id, node, problem, view),
         };
         let Some(branch) = self.branches.get_mut(id) else { return };
-        let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.brief.clone() });
+        let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.extras.brief.clone() });
         if let Now::Plan(scope) = &mut branch.now {
             scope.progress.start(node);
         }
@@ -112,7 +112,7 @@ impl Run {
             return self.plan.push(Todo::Ended { branch: id, node, end, is_all: false });
         }
         let origin = Origin::Node { parent: id, node };
-        let child = self.branches.add(Branch { brief, ..Branch::new(origin, view, chain) });
+        let child = self.branches.add(Branch::new(origin, view, chain).with_brief(brief));
         if let Some(scope) = self.scope_mut(id) {
             scope.children.insert(node, child);
         }
@@ -187,24 +187,24 @@ impl Run {
         };
         self.forget_within(id);
         let Some(parent) = self.branches.get(id) else { return };
-        let (view, chain, brief) = (parent.view.clone(), parent.chain.clone(), parent.brief.clone());
+        let (view, chain, brief) = (parent.view.clone(), parent.chain.clone(), parent.extras.brief.clone());
         let mut children = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let origin = Origin::Fork { parent: id, index };
-            let child =
-                self.branches.add(Branch { brief: brief.clone(), ..Branch::new(origin, view.clone(), chain.clone()) });
+            let branch = Branch::new(origin, view.clone(), chain.clone()).with_brief(brief.clone());
+            let child = self.branches.add(branch);
             children.push((child, Json::from(item.clone())));
         }
-        let open = children.len();
         let ids: Vec<u32> = children.iter().map(|(child, _)| *child).collect();
+        let is_empty = ids.is_empty();
         if let Some(parent) = self.branches.get_mut(id) {
-            parent.now = Now::Forked { children: ids, ends: vec![None; open], open };
+            parent.now = Forked::into(ids);
         }
         for (index, (child, item)) in (0..).zip(children) {
             let round = Round { iteration: 1, item: Some((index, item.clone())), ..Round::default() };
             self.begin_body(child, body, item, round);
         }
-        if open == 0 {
+        if is_empty {
             self.end_branch(id, Outcome::Finished, Json::from(Vec::<serde_json::Value>::new()), effects);
         }
     }
@@ -237,15 +237,11 @@ impl Run {
     }
 
     /// The branch of a node has ended.
-    pub(in crate::supervision::runs) fn node_branch_ended(
-        &mut self,
-        branch: Box<Branch>,
-        end: BranchEnd,
-        is_all: bool,
-    ) {
+    pub(in crate::supervision::runs) fn node_branch_ended(&mut self, branch: Branch, end: BranchEnd, is_all: bool) {
         let Origin::Node { parent, node } = branch.origin else { return };
         let BranchEnd { outcome, output, deltas, reversible } = end;
-        let Branch { has_failed_within, view, .. } = *branch;
+        let has_failed_within = branch.extras.has_failed_within;
+        let Branch { view, .. } = branch;
         let mut end = NodeEnd { deltas, reversible, has_failed_within, ..NodeEnd::new(outcome, output, view) };
         if let Now::Plan(scope) = &branch.now {
             end.inside = self.read_inside(parent, node, scope);
@@ -254,7 +250,7 @@ impl Run {
             let saved = self.saved(branch.origin, &end.output).map_or(Ok(()), |update| {
                 let number = match branch.now {
                     Now::Turn(number) => number,
-                    Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => {
+                    Now::Awaiting | Now::Parked(_) | Now::Forked(_) | Now::Plan(_) => {
                         end.deltas.last().map_or(0, |delta| delta.turn.number)
                     }
                 };
@@ -369,6 +365,6 @@ impl Run {
 
     /// Whether a block or a map is being compensated.
     pub(super) fn is_taken_back(&self, id: u32) -> bool {
-        self.branches.get(id).is_some_and(|branch| branch.undo.is_some())
+        self.branches.get(id).is_some_and(|branch| branch.extras.undo.is_some())
     }
 }

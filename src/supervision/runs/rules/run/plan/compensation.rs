@@ -3,7 +3,7 @@
 
 use crate::messages::state::StateError;
 use crate::messages::{Json, Outcome};
-use crate::supervision::runs::rules::run::branch::{Branch, Brief, Now, Origin};
+use crate::supervision::runs::rules::run::branch::{Branch, Brief, Forked, Now, Origin};
 use crate::supervision::runs::rules::run::effect::Effect;
 use crate::supervision::runs::rules::run::fold::Run;
 use crate::workflow::graph::Graph;
@@ -24,7 +24,8 @@ impl Run {
     /// Removes and returns the reversible nodes of a branch and the branches below it, oldest first.
     pub(in crate::supervision::runs) fn take_reversible(&mut self, graph: &Graph, id: u32) -> Vec<Reversible> {
         let Some(branch) = self.branches.get_mut(id).filter(|_| graph.is_reversible) else { return Vec::new() };
-        let mut found = std::mem::take(&mut branch.reversible);
+        let reversible = branch.extras.get_mut().map(|extras| std::mem::take(&mut extras.reversible));
+        let mut found = reversible.unwrap_or_default();
         let below: Vec<u32> = match &mut branch.now {
             Now::Plan(scope) => {
                 for node in scope.progress.finished(&graph.level(scope.block).shape) {
@@ -35,7 +36,8 @@ impl Run {
                 found.append(&mut scope.given_up);
                 scope.children.values().copied().collect()
             }
-            Now::Forked { children, ends, .. } => {
+            Now::Forked(forked) => {
+                let Forked { children, ends, .. } = &mut **forked;
                 ends.iter_mut().flatten().for_each(|end| found.append(&mut end.reversible));
                 children.clone()
             }
@@ -54,13 +56,13 @@ impl Run {
         let Some(graph) = self.plan.shared_graph() else { return };
         let left = self.take_reversible(&graph, id);
         let Some(branch) = self.branches.get_mut(id) else { return };
-        let is_conflict = matches!(self.conflict.as_deref(), Some(StateError::ConcurrentWrite { .. }));
+        let is_conflict = matches!(self.extras.conflict.as_deref(), Some(StateError::ConcurrentWrite { .. }));
         let (up, left) = if is_conflict { (left, Vec::new()) } else { (Vec::new(), left) };
-        branch.reversible = up;
-        branch.undo = Some(Box::new(Undo { outcome, at: None, by: None, left }));
+        branch.extras.reversible = up;
+        branch.extras.undo = Some(Box::new(Undo { outcome, at: None, by: None, left }));
         let children: Vec<u32> = match &mut branch.now {
             Now::Plan(scope) => std::mem::take(&mut scope.children).into_values().collect(),
-            Now::Forked { children, .. } => children.clone(),
+            Now::Forked(forked) => forked.children.clone(),
             Now::Turn(_) | Now::Awaiting | Now::Parked(_) => Vec::new(),
         };
         for child in children {
@@ -73,8 +75,8 @@ impl Run {
     pub(in crate::supervision::runs) fn compensate_next(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
         let Some(branch) = self.branches.get_mut(id) else { return };
-        let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.brief.clone() });
-        let Some(undo) = &mut branch.undo else { return };
+        let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.extras.brief.clone() });
+        let Some(undo) = branch.extras.get_mut().and_then(|extras| extras.undo.as_mut()) else { return };
         let Some(Reversible { block, node, view, output }) = undo.left.pop() else {
             let outcome = undo.outcome.clone();
             return self.end_branch(id, outcome, Json::null(), effects);
@@ -82,8 +84,8 @@ impl Run {
         undo.at = Some((block, node));
         let Some(agent) = graph.level(block).nodes[node as usize].rules.compensation else { return };
         let origin = Origin::Compensation { parent: id };
-        let child = self.branches.add(Branch { brief, ..Branch::new(origin, view, chain) });
-        if let Some(undo) = self.branches.get_mut(id).and_then(|branch| branch.undo.as_mut()) {
+        let child = self.branches.add(Branch::new(origin, view, chain).with_brief(brief));
+        if let Some(undo) = self.branches.get_mut(id).and_then(|branch| branch.extras.get_mut()?.undo.as_mut()) {
             undo.by = Some(child);
         }
         self.start_cast(child, agent, output, false, effects);

@@ -69,7 +69,7 @@ impl Run {
             Ok(view) => branch.view = view,
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
-                self.conflict = Some(Box::new(error));
+                self.extras.conflict = Some(Box::new(error));
                 return self.compensate(id, outcome, effects);
             }
         }
@@ -85,7 +85,7 @@ impl Run {
         let is_all = escalations.values().any(|escalation| escalation.command.goto == Goto::End);
         if let Some(mut branch) = self.branches.remove(id) {
             let end = BranchEnd::of(&mut branch, Outcome::Finished, output);
-            self.node_branch_ended(branch, end, is_all);
+            self.node_branch_ended(*branch, end, is_all);
         }
     }
 }

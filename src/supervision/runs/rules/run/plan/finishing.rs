@@ -16,7 +16,7 @@ impl Run {
     /// The state seen after these nodes: their writes and those of the nodes before them, in plan order.
     pub(super) fn joined(&mut self, id: u32, after: &[u32], base: Option<u32>) -> Result<State, StateError> {
         let Some(graph) = self.plan.shared_graph() else { return Ok(State::default()) };
-        let over = self.overwrite.is_some();
+        let over = self.extras.overwrite.is_some();
         let Some(branch) = self.branches.get_mut(id) else { return Ok(State::default()) };
         let Now::Plan(scope) = &mut branch.now else { return Ok(branch.view.clone()) };
         let shape = &graph.level(scope.block).shape;
@@ -43,7 +43,7 @@ impl Run {
                 let end = scope.ends[*node as usize].as_mut();
                 written.push(end.map(|end| std::mem::take(&mut end.deltas)).unwrap_or_default());
             }
-            if let Some(over) = &self.overwrite {
+            if let Some(over) = &self.extras.overwrite {
                 crate::messages::state::overwrite(written.iter_mut(), &over.written);
             }
             for (node, deltas) in region.iter().zip(written) {
@@ -87,7 +87,7 @@ impl Run {
         let escalations = std::mem::take(&mut scope.escalations);
         let reversible = self.take_reversible(&graph, id);
         let Some(branch) = self.branches.get_mut(id) else { return };
-        branch.reversible = reversible;
+        branch.keep_reversible(reversible);
         let Now::Plan(scope) = &mut branch.now else { return };
         for child in std::mem::take(&mut scope.children).into_values() {
             self.cancel_branch(child, effects);
@@ -115,7 +115,7 @@ impl Run {
             }
             let outcome = self.failure_of(id, failed);
             if let Some(branch) = self.branches.get_mut(id) {
-                branch.has_failed_within = true;
+                branch.extras.has_failed_within = true;
             }
             return self.compensate(id, outcome, effects);
         }
@@ -123,7 +123,7 @@ impl Run {
             Ok(view) => view,
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
-                self.conflict = Some(Box::new(error));
+                self.extras.conflict = Some(Box::new(error));
                 return self.compensate(id, outcome, effects);
             }
         };
@@ -220,14 +220,11 @@ impl Run {
         // The item of a map: its siblings are cancelled, and finished ones stay.
         let mut ended = id;
         while let Some(Origin::Fork { parent, index }) = self.branches.get(ended).map(|branch| branch.origin) {
-            let Some(Now::Forked { children, ends, .. }) = self.branches.get_mut(parent).map(|branch| &mut branch.now)
-            else {
-                break;
-            };
-            let (children, mut ends) = (children.clone(), std::mem::take(ends));
+            let Some(Now::Forked(forked)) = self.branches.get_mut(parent).map(|branch| &mut branch.now) else { break };
+            let (children, mut ends) = (forked.children.clone(), std::mem::take(&mut forked.ends));
             let reversible = self.take_reversible(&graph, parent);
             if let Some(map) = self.branches.get_mut(parent) {
-                map.reversible = reversible;
+                map.keep_reversible(reversible);
             }
             children.into_iter().filter(|child| *child != ended).for_each(|child| self.cancel_branch(child, effects));
             self.note_end_of(ended);
@@ -243,7 +240,7 @@ impl Run {
         self.note_end_of(ended);
         if let Some(mut branch) = self.branches.remove(ended) {
             let end = BranchEnd::of(&mut branch, Outcome::Finished, output);
-            self.node_branch_ended(branch, end, true);
+            self.node_branch_ended(*branch, end, true);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::messages::state::StateRules;
 use crate::messages::{Block, RunEvent, Work};
 use crate::supervision::runs::rules::history::{ReplayError, from_submission};
-use crate::supervision::runs::rules::run::branch::{Branch, Now, Origin};
+use crate::supervision::runs::rules::run::branch::{Branch, Forked, Now, Origin};
 use crate::supervision::runs::rules::run::fold::Run;
 use crate::supervision::runs::rules::run::turn::Phase;
 use crate::workflow::graph::{Graph, Station, Task};
@@ -93,7 +93,7 @@ impl Run {
             self.read_states(id, false, &mut kept.ends);
             match self.branches.get(id).map(|branch| &branch.now) {
                 Some(Now::Plan(scope)) => next.extend(scope.children.values()),
-                Some(Now::Forked { children, .. }) => next.extend(children),
+                Some(Now::Forked(forked)) => next.extend(&forked.children),
                 Some(Now::Turn(_) | Now::Awaiting | Now::Parked(_)) | None => {}
             }
         }
@@ -177,7 +177,8 @@ impl Run {
         let is_loop = matches!(station.task, Task::Loop { .. });
         match &branch.now {
             Now::Plan(scope) => is_loop.then(|| Count::Iteration(scope.iteration())),
-            Now::Forked { children, open, .. } => {
+            Now::Forked(forked) => {
+                let Forked { children, open, .. } = &**forked;
                 let number = |items: usize| u32::try_from(items).unwrap_or(u32::MAX);
                 Some(Count::Items { done: number(children.len() - open), of: number(children.len()) })
             }
@@ -188,7 +189,7 @@ impl Run {
     fn is_interrupted(&self, branch: Option<&u32>) -> bool {
         let turn = branch.and_then(|id| match &self.branches.get(*id)?.now {
             Now::Turn(turn) => self.turns.get(*turn),
-            Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => None,
+            Now::Awaiting | Now::Parked(_) | Now::Forked(_) | Now::Plan(_) => None,
         });
         turn.is_some_and(|turn| *turn.phase() == Phase::Interrupted)
     }

@@ -15,14 +15,14 @@ impl Run {
     pub(super) fn scope(&self, branch: u32) -> Option<&Scope> {
         match &self.branches.get(branch)?.now {
             Now::Plan(scope) => Some(scope),
-            Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Forked { .. } => None,
+            Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Forked(_) => None,
         }
     }
 
     pub(super) fn scope_mut(&mut self, branch: u32) -> Option<&mut Scope> {
         match &mut self.branches.get_mut(branch)?.now {
             Now::Plan(scope) => Some(scope),
-            Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Forked { .. } => None,
+            Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Forked(_) => None,
         }
     }
 
@@ -190,7 +190,7 @@ impl Run {
 
     /// The node that a branch compensates now, and its block.
     pub(in crate::supervision::runs) fn compensated_node(&self, branch: u32) -> Option<(u32, u32)> {
-        self.branches.get(branch)?.undo.as_ref()?.at
+        self.branches.get(branch)?.extras.undo.as_ref()?.at
     }
 }
 
