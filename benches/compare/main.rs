@@ -7,14 +7,18 @@
 //! cargo bench --bench compare -- chain        the cases whose names contain "chain"
 //! cargo bench --bench compare -- --json       the same lines as JSON
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
+//! cargo bench --bench compare -- growth       how costs grow with what else there is; --svg FOLDER writes the picture
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
 mod agents;
+mod charts;
 mod contexts;
 mod disks;
 mod effort;
+mod growth;
 mod measure;
+mod peers;
 mod raw;
 mod report;
 mod runs;
@@ -73,8 +77,17 @@ fn main() -> ExitCode {
         child(&arguments[at + 1], arguments[at + 2].parse().unwrap());
         return ExitCode::SUCCESS;
     }
+    if let Some(at) = arguments.iter().position(|argument| argument == peers::SIDE) {
+        peers::serve(&arguments[at + 1]);
+        return ExitCode::SUCCESS;
+    }
     if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {
         runs::repeat(&arguments[at + 1], arguments[at + 2].parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    if let Some(at) = arguments.iter().position(|argument| argument == growth::GROWTH) {
+        arguments.remove(at);
+        growth::report(arguments);
         return ExitCode::SUCCESS;
     }
     let mut take = |flag: &str| {
