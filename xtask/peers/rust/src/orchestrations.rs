@@ -77,9 +77,12 @@ impl Board {
     }
 
     async fn end(&self, instance: &str) -> String {
-        match self.client.wait_for_status_change(instance, u64::MAX, LOOKS, PATIENCE).await.unwrap() {
-            OrchestrationStatus::Completed { output, .. } => output,
-            other => panic!("{instance}: {other:?}"),
+        loop {
+            match self.client.get_orchestration_status(instance).await.unwrap() {
+                OrchestrationStatus::Completed { output, .. } => return output,
+                OrchestrationStatus::NotFound | OrchestrationStatus::Running { .. } => tokio::time::sleep(LOOKS).await,
+                other => panic!("{instance}: {other:?}"),
+            }
         }
     }
 
