@@ -3,7 +3,9 @@
 use crate::actors::context::ContextError;
 use crate::messages::state::StateError;
 use crate::messages::{NameError, Refusal};
-use crate::runtime::{AgentError, AskError, BuildError, ConversationError, RunError, WorkflowStoreError};
+use crate::runtime::{
+    AgentError, AskError, BuildError, CompleteError, ConversationError, RunError, WorkflowStoreError,
+};
 use crate::storage::{StorageError, TransferError};
 use crate::supervision::runs::ReplayError;
 use crate::supervision::runs::fork::ForkError;
@@ -35,6 +37,8 @@ pub enum Error {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Complete(#[from] CompleteError),
     #[error(transparent)]
     Fork(#[from] ForkError),
     #[error(transparent)]

@@ -10,7 +10,7 @@ use callboard::storage::{Journal, Sled, SledStats, Storage};
 use tempfile::TempDir;
 
 use crate::effort::Effort;
-use crate::measure::{PATIENCE, median, run, two_workers, wall};
+use crate::measure::{PATIENCE, cpu, median, run, two_workers, wall};
 use crate::report::{Line, Report, Target};
 use crate::runs::{chain_of_three, chain_task};
 
@@ -32,6 +32,18 @@ impl RawSled {
         let tree = config.open().unwrap();
         let log = OpenOptions::new().write(true).open(folder.join("db")).unwrap();
         Self { tree, log }
+    }
+
+    /// Writes rows in batches, each of which is durable before the next one.
+    fn write(&self, rows: &[(Vec<u8>, Arc<[u8]>)], batch: usize) {
+        for rows in rows.chunks(batch) {
+            let mut changes = sled::Batch::default();
+            for (key, payload) in rows {
+                changes.insert(key.as_slice(), &**payload);
+            }
+            self.tree.apply_batch(changes).unwrap();
+            self.sync();
+        }
     }
 
     /// Makes everything written so far durable.
@@ -143,16 +155,8 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
         });
         (pattern, records) = (did, ours.records(ids));
         // One batch per sync, which is the fastest that raw sled can be; it makes no decisions.
-        let batch = records.len().div_ceil(did.syncs as usize);
         let began = wall();
-        for rows in records.chunks(batch) {
-            let mut changes = sled::Batch::default();
-            for (key, payload) in rows {
-                changes.insert(key.as_slice(), &**payload);
-            }
-            raw.tree.apply_batch(changes).unwrap();
-            raw.sync();
-        }
+        raw.write(&records, records.len().div_ceil(did.syncs as usize));
         if round > 0 {
             raw_time.push(wall() - began);
             our_time.push(took);
@@ -173,6 +177,39 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
         target: Target::None,
     });
     run(&ours.runtime, async move { ours.board.shutdown().await });
+}
+
+/// Rows in a batch of raw sled: about as many records as a sync of durable chains has.
+const BATCH: usize = 250;
+
+/// Durable chains, some times 1,000 at once, for a profiler.
+pub(crate) fn repeat_chains(times: usize) {
+    let board = DiskBoard::new();
+    let (mut took, mut syncs) = (0.0, 0);
+    let before = cpu();
+    for _ in 0..times {
+        let (seconds, did, _) = board.time(|board| crowd(board, WIDTH, chain_task));
+        (took, syncs) = (took + seconds, syncs + did.syncs);
+    }
+    let each = 1e6 / (times * WIDTH) as f64;
+    println!("{:.2} µs, {:.2} µs CPU, {syncs} syncs", took * each, (cpu() - before) * each);
+    run(&board.runtime, async move { board.board.shutdown().await });
+}
+
+/// The rows of as many chains, written to raw sled, for a profiler.
+pub(crate) fn repeat_rows(times: usize) {
+    let (board, folder) = (DiskBoard::new(), tempfile::tempdir().unwrap());
+    let raw = RawSled::open(folder.path());
+    let (mut took, mut used) = (0.0, 0.0);
+    for _ in 0..times {
+        let (.., ids) = board.time(|board| crowd(board, WIDTH, chain_task));
+        let records = board.records(ids);
+        let before = (wall(), cpu());
+        raw.write(&records, BATCH);
+        (took, used) = (took + wall() - before.0, used + cpu() - before.1);
+    }
+    let each = 1e6 / (times * WIDTH) as f64;
+    println!("{:.2} µs, {:.2} µs CPU", took * each, used * each);
 }
 
 fn asking() -> callboard::runtime::Builder {

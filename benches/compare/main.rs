@@ -8,12 +8,14 @@
 //! cargo bench --bench compare -- --json       the same lines as JSON
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
 //! cargo bench --bench compare -- growth       how costs grow with what else there is; --svg FOLDER writes the picture
+//! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; --loop raw-sled 3 what raw sled does for them
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
 mod agents;
 mod charts;
 mod contexts;
+mod crowds;
 mod disks;
 mod effort;
 mod growth;
@@ -34,8 +36,9 @@ use report::Report;
 type Measure = fn(&mut Report, Effort);
 
 /// The cases, by the names that a filter is compared with.
-const CASES: [(&str, Measure); 21] = [
+const CASES: [(&str, Measure); 25] = [
     ("chain", runs::chain),
+    ("completed chain", runs::completion),
     ("delegation", runs::delegation),
     ("ask", runs::ask),
     ("crowd chain 1,000", runs::crowd),
@@ -56,6 +59,9 @@ const CASES: [(&str, Measure); 21] = [
     ("agent words", agents::words),
     ("start", disks::start),
     ("idle agents memory", sizes::idle_agents),
+    ("dormant agents memory", crowds::dormant),
+    ("agents one turn each", crowds::spread),
+    ("agents shutdown", crowds::shutdown),
 ];
 
 /// Measures one thing in this process, as a child of the benchmark, and prints the result.
@@ -64,6 +70,10 @@ fn child(what: &str, count: usize) {
         "waiting" => sizes::waiting(count),
         "agents" => sizes::agents(count),
         "actors" => sizes::actors(count),
+        "dormant" => crowds::declared(count),
+        "spread" => crowds::one_turn_each(count, false),
+        "woken" => crowds::one_turn_each(count, true),
+        "shutdown" => crowds::shut_down(count),
         "unanswered" => agents::unanswered(count),
         "connected" => agents::connected(count),
         other => panic!("there is no case {other}"),
@@ -82,7 +92,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {
-        runs::repeat(&arguments[at + 1], arguments[at + 2].parse().unwrap());
+        let (what, times) = (&*arguments[at + 1], &*arguments[at + 2]);
+        match what {
+            "durable" => disks::repeat_chains(times.parse().unwrap()),
+            "raw-sled" => disks::repeat_rows(times.parse().unwrap()),
+            _ => runs::repeat(what, times.parse().unwrap()),
+        }
         return ExitCode::SUCCESS;
     }
     if let Some(at) = arguments.iter().position(|argument| argument == growth::GROWTH) {

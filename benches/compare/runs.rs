@@ -49,6 +49,27 @@ pub(crate) async fn in_turn(board: Callboard, task: fn() -> Task, count: usize) 
     }
 }
 
+/// One run after the other, whose turns are taken in the task of the caller.
+pub(crate) async fn completed(board: Callboard, task: fn() -> Task, count: usize) {
+    for _ in 0..count {
+        let result = board.complete(task()).await.unwrap();
+        assert_eq!(result.outcome, Outcome::Finished);
+    }
+}
+
+/// How many callers complete runs at the same time.
+const SUBMITTERS: usize = 16;
+
+/// Several callers that complete runs, each one after the other. Returns the time for each run in µs.
+async fn submitters(board: Callboard, task: fn() -> Task, count: usize) -> f64 {
+    let before = wall();
+    let each = (0..SUBMITTERS).map(|_| tokio::spawn(completed(board.clone(), task, count / SUBMITTERS)));
+    for submitter in each.collect::<Vec<_>>() {
+        submitter.await.unwrap();
+    }
+    (wall() - before) / count as f64 * 1e6
+}
+
 /// All at once.
 pub(crate) async fn at_once(board: Callboard, task: fn() -> Task, count: usize) {
     let runs = (0..count).map(|_| {
@@ -78,6 +99,22 @@ impl Stage {
         each(cpu, count, || run(&self.runtime, call(self.actor.clone(), count))) * 1e6
     }
 
+    /// What `work` measures with a new board.
+    fn measured<F: Future<Output = f64> + std::marker::Send + 'static>(
+        &self,
+        builder: fn() -> callboard::runtime::Builder,
+        work: impl FnOnce(Callboard) -> F + std::marker::Send + 'static,
+    ) -> f64 {
+        run(&self.runtime, async move {
+            let board = builder().start().await.unwrap();
+            // Warm up: the first runs grow the maps.
+            finish(&board, chain_or_only(&board)).await;
+            let measured = work(board.clone()).await;
+            board.shutdown().await;
+            measured
+        })
+    }
+
     /// Processor time in µs for each of `count` parts of `work` with a new board.
     fn cost<F: Future<Output = ()> + std::marker::Send + 'static>(
         &self,
@@ -85,15 +122,10 @@ impl Stage {
         count: usize,
         work: impl FnOnce(Callboard) -> F + std::marker::Send + 'static,
     ) -> f64 {
-        run(&self.runtime, async move {
-            let board = builder().start().await.unwrap();
-            // Warm up: the first runs grow the maps.
-            finish(&board, chain_or_only(&board)).await;
+        self.measured(builder, move |board| async move {
             let before = cpu();
-            work(board.clone()).await;
-            let cost = (cpu() - before) / count as f64 * 1e6;
-            board.shutdown().await;
-            cost
+            work(board).await;
+            (cpu() - before) / count as f64 * 1e6
         })
     }
 }
@@ -140,6 +172,51 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
         unit: "µs CPU",
         reference: Some(("raw ractor call", call)),
         target: Target::RatioAtMost(8.0, None),
+    });
+}
+
+/// The same chains by callers that take the turns of their runs themselves.
+pub(crate) fn completion(report: &mut Report, effort: Effort) {
+    let (two, one) = (Stage::new(two_workers()), Stage::new(one_thread()));
+    let count = effort.of(20_000);
+    let work = move |board| completed(board, chain_task, count);
+    let many = move |board| submitters(board, chain_task, count);
+    let [on_two, on_one, many_on_two, many_on_one] = interleaved(
+        effort.of(9),
+        [
+            &mut || two.cost(chain_of_three, count, work),
+            &mut || one.cost(chain_of_three, count, work),
+            &mut || two.measured(chain_of_three, many),
+            &mut || one.measured(chain_of_three, many),
+        ],
+    );
+    report.add(Line {
+        name: "chain completed by its caller",
+        value: on_two,
+        unit: "µs CPU",
+        reference: Some(("on one thread", on_one)),
+        target: Target::AtMost(8.0, Some(6.4)),
+    });
+    report.add(Line {
+        name: "  on one thread",
+        value: on_one,
+        unit: "µs CPU",
+        reference: None,
+        target: Target::AtMost(7.0, None),
+    });
+    report.add(Line {
+        name: "  by 16 submitters on two workers",
+        value: many_on_two,
+        unit: "µs wall",
+        reference: Some(("on one thread", many_on_one)),
+        target: Target::AtMost(6.25, None),
+    });
+    report.add(Line {
+        name: "  by 16 submitters: two workers against one",
+        value: many_on_one,
+        unit: "µs wall",
+        reference: Some(("on two workers", many_on_two)),
+        target: Target::RatioAtLeast(1.8),
     });
 }
 
@@ -335,6 +412,8 @@ pub(crate) fn repeat(what: &str, for_seconds: f64) {
     loop {
         let cost = match what.trim_start_matches("one-") {
             "chain" => stage.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count)),
+            "complete" => stage.cost(chain_of_three, count, move |board| completed(board, chain_task, count)),
+            "submitters" => stage.measured(chain_of_three, move |board| submitters(board, chain_task, count)),
             "crowd" => stage.cost(chain_of_three, count, move |board| async move {
                 for _ in 0..count / WIDTH {
                     at_once(board.clone(), chain_task, WIDTH).await;

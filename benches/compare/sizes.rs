@@ -17,13 +17,13 @@ const KIB: f64 = 1024.0;
 
 /// The cost of each of `count` things, as a child process has measured it.
 pub(crate) struct Each {
-    bytes: f64,
+    pub(crate) bytes: f64,
     /// The time to create it.
-    seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 impl Each {
-    fn of(what: &str, count: usize) -> Self {
+    pub(crate) fn of(what: &str, count: usize) -> Self {
         let program = std::env::current_exe().unwrap();
         let output = Process::new(program).args([CHILD, what, &count.to_string()]).output().unwrap();
         assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));

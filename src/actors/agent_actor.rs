@@ -12,7 +12,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use crate::messages::{AgentName, TurnId};
 use crate::supervision::{actor_point, panic_text};
 
-use super::agent::{AgentMsg, AgentValue, Factory, RestartWindow};
+use super::agent::{AgentMsg, AgentValue, Factory, RestartWindow, Source};
 use super::router::PresenceHandle;
 use super::scheduler::Scheduler;
 
@@ -23,10 +23,13 @@ pub(crate) struct AgentActor;
 #[derive(Clone)]
 pub(crate) struct Arguments {
     pub(crate) name: AgentName,
-    pub(crate) factory: Factory,
-    pub(crate) window: RestartWindow,
+    pub(crate) source: Arc<Source>,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) presence: PresenceHandle,
+    /// The number of this start ([`Scheduler::begin_life`]).
+    pub(crate) life: u64,
+    /// Work waits for it already: a failure to build its value is one of a rebuild.
+    pub(crate) is_wanted: bool,
 }
 
 /// The actor's state.
@@ -50,9 +53,17 @@ impl Actor for AgentActor {
         arguments: Arc<Arguments>,
     ) -> Result<Box<AgentState>, ActorProcessingErr> {
         arguments.scheduler.env.slow_fault_point_of("agent.start", arguments.name.as_str()).await?;
-        let value = make(&arguments.factory)?;
+        let made = make(&arguments.source.factory);
         let mut state = Box::new(AgentState { me, agent: arguments, generation: None, rebuilds: Rebuilds::default() });
-        state.begin_life(value);
+        match made {
+            Ok(value) => {
+                if !state.begin_life(value) {
+                    return Err("it was stopped meanwhile".into());
+                }
+            }
+            Err(text) if state.agent.is_wanted => state.could_not_build(text),
+            Err(text) => return Err(text.into()),
+        }
         Ok(state)
     }
 
@@ -99,11 +110,12 @@ impl AgentState {
         match message {
             AgentMsg::Panicked { turn, text } => self.rebuild(turn, &text),
             AgentMsg::Rebuild => self.build(),
-            AgentMsg::Replace(factory, window, description, reply) => {
-                let made = make(&factory);
+            AgentMsg::Replace(source, reply) => {
+                let made = make(&source.factory);
                 if let Ok(value) = &made {
                     let agent = Arc::make_mut(&mut self.agent);
-                    (agent.factory, agent.window, agent.presence.description) = (factory, window, description);
+                    agent.presence.description = Arc::clone(&source.description);
+                    agent.source = source;
                     self.rebuilds = Rebuilds::default();
                     self.begin_life(Arc::clone(value));
                 }
@@ -111,19 +123,19 @@ impl AgentState {
             }
             AgentMsg::Restart(reply) => {
                 self.rebuilds = Rebuilds::default();
-                let made = make(&self.agent.factory).map(|value| self.begin_life(value));
-                let _ = reply.send(made);
+                let made = make(&self.agent.source.factory).map(|value| self.begin_life(value));
+                let _ = reply.send(made.map(|_| ()));
             }
         }
     }
 
-    /// Gives the scheduler a new value, and announces the agent.
-    fn begin_life(&mut self, value: Arc<dyn AgentValue>) {
-        let generation = self.agent.scheduler.set_value(&self.agent.name, value, self.me.clone());
-        // It is registered before its actor starts, and never removed.
-        let generation = generation.unwrap_or_default();
-        self.agent.presence.announce(generation);
+    /// Gives the scheduler a new value, and announces the agent. `false` if the agent was stopped meanwhile.
+    fn begin_life(&mut self, value: Arc<dyn AgentValue>) -> bool {
+        let Arguments { name, scheduler, presence, life, .. } = &*self.agent;
+        let Some(generation) = scheduler.set_value(name, value, (self.me.clone(), *life)) else { return false };
+        presence.announce(generation);
         self.generation = Some(generation);
+        true
     }
 
     fn give_up(&mut self, error: String) {
@@ -131,16 +143,19 @@ impl AgentState {
         self.end_life();
     }
 
-    /// Withdraws the announcement, once.
+    /// Withdraws the announcement, once. An agent that falls asleep stays announced.
     fn end_life(&mut self) {
-        if let Some(generation) = self.generation.take() {
-            self.agent.presence.withdraw(generation);
+        let Arguments { name, scheduler, presence, life, .. } = &*self.agent;
+        if let Some(generation) = self.generation.take()
+            && scheduler.leaves_with(name, *life)
+        {
+            presence.withdraw(generation);
         }
     }
 
     /// Counts one rebuild, and builds the value or gives up.
     fn rebuild(&mut self, turn: Option<TurnId>, text: &str) {
-        let is_within = self.rebuilds.add(self.agent.scheduler.env.now().monotonic, turn, self.agent.window);
+        let is_within = self.rebuilds.add(self.agent.scheduler.env.now().monotonic, turn, self.agent.source.window);
         self.agent.scheduler.note_restart(&self.agent.name, text);
         if is_within {
             self.build();
@@ -151,17 +166,21 @@ impl AgentState {
     }
 
     fn build(&mut self) {
-        match make(&self.agent.factory) {
-            Ok(value) => self.begin_life(value),
-            Err(text) => {
-                tracing::warn!(agent = %self.agent.name, error = %text, "agent could not be rebuilt");
-                if self.rebuilds.add(self.agent.scheduler.env.now().monotonic, None, self.agent.window) {
-                    let wait = Duration::from_millis(100) * (1 << self.rebuilds.0.len().min(6));
-                    self.me.send_after(wait, || AgentMsg::Rebuild);
-                } else {
-                    self.give_up(text);
-                }
+        match make(&self.agent.source.factory) {
+            Ok(value) => {
+                self.begin_life(value);
             }
+            Err(text) => self.could_not_build(text),
+        }
+    }
+
+    fn could_not_build(&mut self, text: String) {
+        tracing::warn!(agent = %self.agent.name, error = %text, "agent could not be built");
+        if self.rebuilds.add(self.agent.scheduler.env.now().monotonic, None, self.agent.source.window) {
+            let wait = Duration::from_millis(100) * (1 << self.rebuilds.0.len().min(6));
+            self.me.send_after(wait, || AgentMsg::Rebuild);
+        } else {
+            self.give_up(text);
         }
     }
 }

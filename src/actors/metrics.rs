@@ -2,12 +2,12 @@
 //! board starts; without one they cost almost nothing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
-use crate::messages::{AgentName, Refusal, RunEvent, RunId, Verdict};
+use crate::messages::{AgentName, Outcome, Refusal, RunEvent, RunId, Verdict};
 use crate::supervision::runs::run::Run;
 
 use super::instruments::{self, Counter, Histogram};
@@ -40,10 +40,12 @@ pub(crate) const FREE_PERMITS: &str = "callboard_free_permits";
 /// The key of a call: its run, its turn, and its number in the turn.
 type Call = (RunId, u32, u32);
 
-/// The counters that events change, by agent; each is looked up once.
+/// The counters that events change; each is looked up once.
 #[derive(Default)]
 pub(crate) struct Counters {
     agents: RwLock<HashMap<AgentName, Arc<AgentCounters>>>,
+    /// Runs that ended, by outcome ([`place_of`]).
+    outcomes: [OnceLock<Counter>; 5],
     /// The counters of calls under way: a call may report just as its turn ends.
     calls: Mutex<BTreeMap<Call, Arc<AgentCounters>>>,
 }
@@ -146,8 +148,21 @@ impl Counters {
         }
         drop(calls);
         let Some(result) = run.result() else { return };
-        instruments::counter(RUNS, "outcome", result.outcome.name()).increment(1);
+        let outcome = &result.outcome;
+        let counter = || instruments::counter(RUNS, "outcome", outcome.name());
+        self.outcomes[place_of(outcome)].get_or_init(counter).increment(1);
         instruments::record(HANDOFFS_PER_RUN, f64::from(result.metrics.handoffs));
+    }
+}
+
+/// The place of an outcome among the counters of runs.
+fn place_of(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Finished => 0,
+        Outcome::Failed { .. } => 1,
+        Outcome::Refused(_) => 2,
+        Outcome::Denied { .. } => 3,
+        Outcome::Cancelled { .. } => 4,
     }
 }
 

@@ -50,12 +50,15 @@ pub use turn::{
     TurnError, TurnPeople,
 };
 
-pub(crate) use agent::AgentMsg;
+pub(crate) use agent::{AgentMsg, Source};
 pub(crate) use agent_actor::{AgentActor, Arguments as AgentArguments};
 pub(crate) use day_limiter::DayLimiter;
 pub use day_limiter::DayLimits;
 pub(crate) use gauges::{GaugeSources, Gauges};
 pub(crate) use router::{ApprovalPolicy, HostedAgent, LedgerLimits, Router, RouterActor, RouterParts};
-pub(crate) use scheduler::{AgentSnapshot, AgentStatus, Scheduler, SchedulerConfig, TurnsElsewhere};
+pub(crate) use scheduler::{
+    AgentSnapshot, AgentStatus, DormantActors, InPlace, NotStarted, Scheduler, SchedulerConfig, TurnsElsewhere, want,
+    wants_next,
+};
 pub(crate) use shard_queues::ShardQueues;
 pub(crate) use storage_actor::{Arguments as StorageActorArguments, StorageActor, StorageActorMsg};

@@ -21,9 +21,14 @@ impl ShardQueues {
         &self.queues
     }
 
-    /// The queue of the run's supervisor. The last bytes of an id are random, so runs spread evenly.
+    /// The queue of the run's supervisor.
     pub(crate) fn of(&self, run: RunId) -> &Arc<ShardQueue> {
-        let random = run.0.as_u64_pair().1 as usize;
-        &self.queues[random % self.queues.len()]
+        &self.queues[run.shard(self.queues.len())]
+    }
+
+    /// An id near this one whose run belongs to the shard of a thread, given its number.
+    pub(crate) fn near(&self, run: RunId, thread: usize) -> RunId {
+        let shards = self.queues.len();
+        run.in_shard(thread % shards, shards)
     }
 }

@@ -11,6 +11,7 @@ mod reading;
 pub(crate) mod simulated;
 mod threads;
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use foldhash::SharedSeed;
@@ -33,13 +34,15 @@ pub struct Env {
     random: Arc<Random>,
     faults: Option<Arc<dyn Faults>>,
     has_threads: bool,
+    /// Nothing has to be repeatable, so ids may depend on the thread.
+    is_system: bool,
 }
 
 impl Env {
     /// The real world: system clock and a random seed from the operating system.
     #[must_use]
     pub fn system() -> Self {
-        Self::new(SystemClock::default(), os_seed())
+        Self { is_system: true, ..Self::new(SystemClock::default(), os_seed()) }
     }
 
     /// A repeatable world: the clock follows tokio's time, which a paused runtime controls, and starts at a fixed date;
@@ -55,7 +58,13 @@ impl Env {
     /// A world with a clock of your own, or with that of another world ([`Env::clock`]).
     #[must_use]
     pub fn new(clock: impl Clock, seed: u64) -> Self {
-        Self { clock: Arc::new(clock), random: Arc::new(Random::new(seed)), faults: None, has_threads: true }
+        Self {
+            clock: Arc::new(clock),
+            random: Arc::new(Random::new(seed)),
+            faults: None,
+            has_threads: true,
+            is_system: false,
+        }
     }
 
     /// Returns the same world with a fault plan, which is asked each time execution passes a fault point.
@@ -70,6 +79,16 @@ impl Env {
     pub fn without_threads(mut self) -> Self {
         self.has_threads = false;
         self
+    }
+
+    /// The number of cores, if it may have an effect: a repeatable world has none.
+    pub(crate) fn cores(&self) -> Option<usize> {
+        self.is_system.then(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+    }
+
+    /// The number of this thread among those that have asked, from 0, if it may have an effect.
+    pub(crate) fn thread(&self) -> Option<usize> {
+        self.is_system.then(threads::number)
     }
 
     /// Whether agents that block a thread get one.

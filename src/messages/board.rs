@@ -63,27 +63,32 @@ pub struct BoardAgent {
     /// The agent's name.
     pub name: AgentName,
     /// The role that tasks may be addressed to ([`AgentSpec::role`](crate::AgentSpec::role)).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Arc<str>>,
     /// Capabilities that tasks may be addressed to ([`AgentSpec::capability`](crate::AgentSpec::capability)).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Arc<str>>,
     /// Projects that the agent works on ([`AgentSpec::project`](crate::AgentSpec::project)).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projects: Vec<Arc<str>>,
     /// What its turns may cause at most ([`AgentSpec::authority`](crate::AgentSpec::authority)). Its own board checks this again.
-    #[serde(default = "everything")]
+    #[serde(default = "everything", skip_serializing_if = "is_everything")]
     pub authority: Authority,
     /// The name of its [`Mode`](crate::actors::Mode).
     #[serde(default)]
     pub mode: Arc<str>,
     /// Whether it has tools with effects outside ([`AgentSpec::with_effects`](crate::AgentSpec::with_effects)).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_effects: bool,
 }
 
 const fn everything() -> Authority {
     Authority::ALL
+}
+
+/// Boards may host very many agents, and most may cause everything.
+fn is_everything(authority: &Authority) -> bool {
+    *authority == Authority::ALL
 }
 
 impl BoardInfo {
@@ -157,6 +162,23 @@ mod tests {
         assert_eq!(asking("drum", &c, [&a, &b, &c]), None);
         let leaving = BoardInfo { is_leaving: true, ..b };
         assert_eq!(asking("bell", &a, [&a, &leaving, &c]).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn what_is_usual_of_an_agent_is_not_written_and_is_read_as_it_was() {
+        let text = r#"{"name":"clerk","mode":"build"}"#;
+        let usual: BoardAgent = serde_json::from_str(text).unwrap();
+        assert_eq!((usual.authority, usual.has_effects), (Authority::ALL, false));
+        assert_eq!(serde_json::to_string(&usual).unwrap(), text);
+        let other = BoardAgent {
+            role: Some("office".into()),
+            capabilities: vec!["filing".into()],
+            projects: vec!["taxes".into()],
+            authority: Authority::of([]),
+            has_effects: true,
+            ..usual
+        };
+        assert_eq!(serde_json::from_str::<BoardAgent>(&serde_json::to_string(&other).unwrap()).unwrap(), other);
     }
 
     #[test]

@@ -229,6 +229,11 @@ impl Update {
         self.0.push(Write { channel: channel.into(), value, overwrite });
     }
 
+    /// As [`Update::push`].
+    pub(crate) fn push_write(&mut self, write: Write) {
+        self.0.push(write);
+    }
+
     /// Adds the writes of another one after these.
     pub(crate) fn append(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);

@@ -58,6 +58,25 @@ impl RunId {
         Self(Uuid::from_u128(id.as_u128() & !CELL))
     }
 
+    /// This id, or the one next to it that belongs to a shard ([`RunId::shard`]).
+    pub(crate) fn in_shard(self, shard: usize, shards: usize) -> Self {
+        /// What is random of the lower half. The bits before are the variant.
+        const RANDOM: u64 = u64::MAX >> 2;
+        let ((high, low), shards) = (self.0.as_u64_pair(), shards as u64);
+        let next = low - low % shards + shard as u64;
+        let next = match next {
+            next if next > low | RANDOM => next - shards,
+            next if next < low & !RANDOM => next + shards,
+            next => next,
+        };
+        Self(Uuid::from_u64_pair(high, next))
+    }
+
+    /// The shard of so many that the run belongs to. The last bytes of an id are random, so runs spread evenly.
+    pub(crate) fn shard(self, shards: usize) -> usize {
+        (self.0.as_u64_pair().1 % shards as u64) as usize
+    }
+
     /// The id of a run that follows from what the hash is of, so that it is begun once however often it is asked for: in cell 0,
     /// without a time. 112 of the bits of the hash are in it.
     ///
@@ -163,6 +182,8 @@ debug_as_display!(RunId, TurnId, RequestId, TraceId);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -171,6 +192,23 @@ mod tests {
         assert_eq!(run.to_string(), "01234567-89ab-7c00-bfff-ffffffffffff");
         assert_eq!(run.cell(), 0);
         assert!(run < RunId::new(0x0123_4567_89ac, [0; 10]));
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_in_a_shard_is_near_and_keeps_all_that_is_not_random(
+            random in prop_oneof![any::<u64>(), 0..9_u64, (u64::MAX - 9)..=u64::MAX],
+            (shards, shard) in (1..9_usize).prop_flat_map(|shards| (Just(shards), 0..shards)),
+        ) {
+            let mut bytes = [0xff; 10];
+            bytes[2..].copy_from_slice(&random.to_be_bytes());
+            let run = RunId::new(0x0123_4567_89ab, bytes);
+            let near = run.in_shard(shard, shards);
+            prop_assert_eq!(near.shard(shards), shard);
+            prop_assert!(near.0.as_u128().abs_diff(run.0.as_u128()) < shards as u128);
+            prop_assert_eq!((near.0.get_version_num(), near.0.get_variant()), (7, uuid::Variant::RFC4122));
+            prop_assert_eq!(near.0.as_u128() >> 64, run.0.as_u128() >> 64);
+        }
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
-use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, DelegationStatus, HostedAgent, InboxMessage};
+use crate::actors::{AgentMsg, AgentSpec, DelegationStatus, HostedAgent, InboxMessage};
 use crate::messages::{AgentName, Authority, KeptAgent, NameError, Presence, RequestId, TurnId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerStatus;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
-use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
+use crate::supervision::tree::{ControlError, Down};
 
 use super::handle::{Board, Callboard};
 
@@ -67,7 +67,7 @@ pub enum AgentError {
 /// The agents of a board: [`Callboard::agents`]. A cheap clone.
 #[derive(Clone)]
 pub struct AgentsHandle {
-    board: Arc<Board>,
+    pub(super) board: Arc<Board>,
 }
 
 impl Callboard {
@@ -100,15 +100,20 @@ impl AgentsHandle {
             self.remove(&name).await?;
             elsewhere.remove(&name);
         }
-        let is_first = self.board.router.names().is_empty();
+        let is_first = self.board.router.hosted_here() == 0;
         self.add(spec).await?;
         drop(elsewhere);
-        self.callboard().announce().await;
+        self.make_known(1, is_first).await;
+        Ok(())
+    }
+
+    /// Makes known to other boards that so many agents were added.
+    pub(super) async fn make_known(&self, added: usize, is_first: bool) {
+        self.callboard().announce(added).await;
         if is_first {
             // It has a part of the limits that boards share from now on, and not from the next look on, which repeats one that fails.
             let _ = self.callboard().look_at_boards().await;
         }
-        Ok(())
     }
 
     fn callboard(&self) -> Callboard {
@@ -127,22 +132,17 @@ impl AgentsHandle {
             return Err(AgentError::LooksLike { name, other });
         }
         board.scheduler.kept_agents().add(self.read_kept(&name, &spec).await?);
-        let arguments = Arc::new(AgentArguments {
-            name: name.clone(),
-            factory: spec.factory().clone(),
-            window: spec.window(),
-            scheduler: Arc::clone(&board.scheduler),
-            presence: board.router.presence_handle(&name, spec.description()),
-        });
-        let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, Arc::clone(&arguments)));
-        board.scheduler.register(&name, spec.config());
-        let (window, scheduler, failed) = (spec.window(), Arc::clone(&board.scheduler), name.clone());
-        let child = child
-            .own_intensity(Intensity::new(window.max, window.within))
-            .on_failed(move |error| scheduler.fail_agent(&failed, error));
+        let source = Arc::new(spec.source());
+        if spec.is_dormant() {
+            board.add_dormant(std::slice::from_ref(&name), &source);
+            return Ok(());
+        }
+        board.scheduler.register(&name, &source.config);
+        let life = board.scheduler.begin_life(&name);
+        let (child, actor) = board.agent_child(&name, &source, life, false);
         match board.agents.start_child(child).await {
             Ok(()) => {
-                board.router.list(&name, &spec, actor);
+                board.router.list(&name, &spec, Some(actor));
                 // The agent has announced itself; draining makes the announcement visible to the next lookup.
                 board.router.drain_outbox();
                 Ok(())
@@ -166,7 +166,7 @@ impl AgentsHandle {
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
         self.listed(spec.checked_name()?.as_str())?;
         self.replace_any(spec).await?;
-        self.callboard().announce().await;
+        self.callboard().announce(1).await;
         Ok(())
     }
 
@@ -174,16 +174,25 @@ impl AgentsHandle {
     pub(super) async fn replace_any(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.checked_name()?;
-        let listed = self.any(name.as_str())?;
+        self.any(name.as_str())?;
         let kept = self.read_kept(&name, &spec).await?;
-        self.control(name.as_str(), |reply| {
-            AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
-        })
-        .await?;
-        self.board.scheduler.register(&name, spec.config());
-        self.board.scheduler.kept_agents().add(kept);
-        self.board.router.list(&name, &spec, listed.actor);
-        self.board.router.drain_outbox();
+        let (board, source) = (&self.board, Arc::new(spec.source()));
+        if spec.is_dormant() && board.scheduler.redeclare(&name, &source) {
+            let names = std::slice::from_ref(&name);
+            board.router.list_dormant(names, &source);
+            board.router.announce_dormant(names, &source);
+        } else {
+            // One that sleeps, or was given up, has no actor that could build the value.
+            board.scheduler.forgive(&name);
+            board.scheduler.wake(&name).await;
+            self.control(name.as_str(), |reply| AgentMsg::Replace(Arc::clone(&source), reply)).await?;
+            board.scheduler.register(&name, &source.config);
+            board.scheduler.set_dormant(&name, spec.is_dormant().then_some(&source));
+            let listed = self.any(name.as_str())?;
+            board.router.list(&name, &spec, listed.actor);
+        }
+        board.scheduler.kept_agents().add(kept);
+        board.router.drain_outbox();
         Ok(())
     }
 
@@ -202,8 +211,8 @@ impl AgentsHandle {
     }
 
     /// Reads the kept agents of an agent that can create some.
-    async fn read_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<Vec<KeptAgent>, AgentError> {
-        if !spec.config().keeps_agents {
+    pub(super) async fn read_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<Vec<KeptAgent>, AgentError> {
+        if !spec.may_keep_agents() {
             return Ok(Vec::new());
         }
         self.board.scheduler.kept_agents().read(name).await.map_err(|error| {
@@ -212,12 +221,17 @@ impl AgentsHandle {
         })
     }
 
-    /// Makes an agent's value again by hand, and forgets how often it was made before: a failed agent takes work again.
+    /// Makes an agent's value again by hand, and forgets how often it was made before: a failed agent takes work again. A
+    /// [dormant](AgentSpec::dormant) agent that sleeps has no value, and gets one with its next turn.
     ///
     /// # Errors
     /// See [`AgentError`].
     pub async fn restart(&self, name: &str) -> Result<(), AgentError> {
-        if self.listed(name)?.actor.down() == Some(Down::Failed) {
+        self.listed(name)?;
+        if self.board.scheduler.forgive(&AgentName::new(name)?) {
+            return Ok(());
+        }
+        if self.listed(name)?.actor.is_some_and(|actor| actor.down() == Some(Down::Failed)) {
             let restarted = self.board.agents.restart_child(name).await;
             return restarted.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error });
         }
@@ -232,7 +246,7 @@ impl AgentsHandle {
     pub async fn stop(&self, name: &str) -> Result<(), AgentError> {
         self.listed(name)?;
         self.remove(&AgentName::new(name)?).await?;
-        self.callboard().announce().await;
+        self.callboard().announce(1).await;
         Ok(())
     }
 
@@ -244,9 +258,12 @@ impl AgentsHandle {
         self.board.router.unlist(agent);
         self.board.scheduler.stop_agent(agent);
         let removed = self.board.agents.remove_child(name).await;
-        // Stopped again, because its actor may have set its value while it was stopping.
-        self.board.scheduler.stop_agent(agent);
-        removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
+        self.board.router.withdraw(agent);
+        match removed {
+            // A dormant agent that sleeps.
+            Ok(()) | Err(ControlError::UnknownChild { .. }) => Ok(()),
+            Err(error) => Err(AgentError::Supervisor { name: name.to_owned(), error }),
+        }
     }
 
     /// An agent that this board hosts.
@@ -268,7 +285,7 @@ impl AgentsHandle {
         message: impl FnOnce(ractor::RpcReplyPort<Result<(), String>>) -> AgentMsg,
     ) -> Result<(), AgentError> {
         let failed = |error: String| AgentError::Factory { name: name.to_owned(), error };
-        let actor = self.any(name)?.actor;
+        let Some(actor) = self.any(name)?.actor else { return Err(failed("it has no actor".to_owned())) };
         match actor.call(message, Duration::from_secs(10)).await {
             Ok(done) => done.map_err(failed),
             Err(error) => Err(failed(error.to_string())),

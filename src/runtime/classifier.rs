@@ -18,6 +18,8 @@ impl Callboard {
     pub(super) fn class_by<'a>(&'a self, agent: &'a str, task: &'a Task) -> BoxFuture<'a, Result<Complexity, String>> {
         async move {
             let name = AgentName::new(agent).map_err(|error| error.to_string())?;
+            // One that sleeps has no value yet.
+            self.board.scheduler.wake(&name).await;
             match self.board.scheduler.is_typed(&name) {
                 Some(false) => self.class_by_a_run(agent, task).await,
                 Some(true) | None => self.ask(agent, task.clone()).await.map_err(|error| error.to_string()),

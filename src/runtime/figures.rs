@@ -32,7 +32,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     written("src/runtime/placed_turns.rs", "const LONGEST: Duration = Duration::from_secs(24 * 3600);");
     written("src/workflow/graph/mod.rs", "const MAP_BOUND: u32 = 1_000;");
     written("src/actors/approvals/queue.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
-    let agent = agent.config();
+    let agent = agent.source().config;
     written("src/supervision/runs/rules/conversation.rs", "const MAX_READ: u64 = 1 << 20;");
     let retention = time(settings.retention.runs);
     vec![
@@ -72,7 +72,14 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                 ),
             ],
         ),
-        (11, vec![format!("{} s", settings.timings.offline_after.as_secs()), count(settings.capacity.inbox)]),
+        (
+            11,
+            vec![
+                format!("{} s", settings.timings.offline_after.as_secs()),
+                time(settings.timings.sleep_after),
+                count(settings.capacity.inbox),
+            ],
+        ),
         (12, vec![time(ContextStore::EXTENSION)]),
         (13, vec![count(settings.capacity.dynamic_agents)]),
         (

@@ -15,7 +15,7 @@ use crate::actors::approvals::{ChannelView, Decider};
 use crate::actors::boards::Boards;
 use crate::actors::context::ContextStore;
 use crate::actors::metrics::count_refused;
-use crate::actors::{Router, Scheduler, ShardQueues};
+use crate::actors::{Router, Scheduler, ShardQueues, want, wants_next};
 use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
@@ -36,6 +36,7 @@ use crate::supervision::runs::snapshot::load;
 use crate::supervision::runs::supervisor::MemoryRuns;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
+use super::announcing::Announcing;
 use super::differences::Differences;
 use super::run_handle::RunHandle;
 use super::settings::{Classifier, Settings};
@@ -74,6 +75,8 @@ pub(super) struct Board {
     pub(super) boards: Arc<Boards>,
     /// The agents of other boards that stand here, as these boards describe them.
     pub(super) agents_elsewhere: tokio::sync::Mutex<BTreeMap<AgentName, BoardAgent>>,
+    /// Changes of its agents that others do not know yet.
+    pub(super) announcing: Mutex<Announcing>,
     /// Which agents it declares differently than others do.
     pub(super) differences: Mutex<Differences>,
     /// What the board says about itself to the others.
@@ -225,18 +228,21 @@ impl Callboard {
             Box::pin(board.check_owner(conversation, task, &agent)).await?;
         }
         // The next caller checks when this task is among the ready turns, or was refused.
-        let _first_of_callers = match board.router.check_room(&agent) {
+        let first_of_callers = match board.router.check_room(&agent) {
             Ok(()) => None,
             Err(_) if waits_for_room => Box::pin(self.wait_for_room(&agent)).await?,
             Err(overloaded) => return Err(overloaded.into()),
         };
-        // The agent may have been stopped while the task waited.
-        board.check_is_here(&agent)?;
+        if first_of_callers.is_some() {
+            // The agent may have been stopped while the task waited.
+            board.check_is_here(&agent)?;
+        }
         if task.limits.is_none() {
             task.limits = Some(self.classify(task).await);
         }
         board.settings.run_limits.bound_task(task);
-        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
+        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| board.new_run());
+        want(run);
         let at = board.env.now().wall;
         let Lineage { chain, trace, at_end } = match lineage {
             Some(lineage) => *lineage,
@@ -459,6 +465,7 @@ impl Callboard {
         self.drain().await;
         board.scheduler.stop_all();
         let reason = board.tree.stop().await;
+        board.router.withdraw_all();
         board.store.release_store().await;
         reason
     }
@@ -477,6 +484,16 @@ fn count_if_refused(error: &SubmitError) {
 }
 
 impl Board {
+    /// The id of a run. Where the submitter takes the turns of the run itself, the run belongs to the shard of its thread, so that what
+    /// belongs to the run stays on one core.
+    fn new_run(&self) -> RunId {
+        let run = RunId(self.env.id());
+        match self.env.thread() {
+            Some(thread) if wants_next() => self.shards.near(run, thread),
+            Some(_) | None => run,
+        }
+    }
+
     /// Whether it takes nothing more: it ends, or it has lost its store and is about to end.
     pub(super) fn is_closed(&self) -> bool {
         self.run_permits.is_closed() || self.store_failure.get().is_some()

@@ -18,6 +18,7 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::queue::{AtEnd, RunMessage, ShardMessage, WithRecord};
 use crate::supervision::runs::rules::errors::SubmitError;
 
+use super::announcing::When;
 use super::handle::{Board, Callboard, Lineage};
 use super::placed_turns::AgentElsewhere;
 use super::run_handle::RunHandle;
@@ -39,8 +40,29 @@ const LOOKED_WITHIN: Duration = Duration::from_millis(250);
 pub(super) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Callboard {
-    /// Makes known to the other boards what this one hosts.
-    pub(super) async fn announce(&self) {
+    /// Makes known to the other boards that so many of this one's agents were added, replaced or removed: at once, or after a while together with
+    /// others ([`Announcing`](super::announcing::Announcing)).
+    pub(super) async fn announce(&self, changed: usize) {
+        let when = self.board.announcing.lock().change(changed, self.board.router.hosted_here());
+        match when {
+            When::Now => {}
+            When::After(wait) => {
+                let board = Arc::downgrade(&self.board);
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    if let Some(board) = board.upgrade() {
+                        Self { board }.announce_now().await;
+                    }
+                });
+                return;
+            }
+            When::WithOthers => return,
+        }
+        self.announce_now().await;
+    }
+
+    async fn announce_now(&self) {
+        self.board.announcing.lock().announced();
         self.say_what_is_here().await;
         self.have_others_look().await;
     }

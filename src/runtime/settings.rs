@@ -101,7 +101,8 @@ pub struct Capacity {
     pub(super) pool: usize,
     pub(super) runs_in_flight: usize,
     pub(super) ready_per_agent: usize,
-    pub(super) supervisors: usize,
+    /// As many as there are cores if unset.
+    pub(super) supervisors: Option<usize>,
     pub(super) dynamic_agents: usize,
     pub(super) inbox: usize,
     pub(super) watch_buffer: usize,
@@ -113,7 +114,7 @@ impl Default for Capacity {
             pool: 5,
             runs_in_flight: 10_000,
             ready_per_agent: 1_024,
-            supervisors: 2,
+            supervisors: None,
             dynamic_agents: 16,
             inbox: 200,
             watch_buffer: 256,
@@ -134,9 +135,9 @@ impl Capacity {
         self
     }
 
-    /// How many run supervisors there are (2). At least one.
+    /// How many run supervisors there are (one for each core; in a repeatable world two). At least one.
     pub fn run_supervisors(mut self, count: usize) -> Self {
-        self.supervisors = count.max(1);
+        self.supervisors = Some(count.max(1));
         self
     }
 
@@ -222,6 +223,7 @@ pub struct Timings {
     pub(super) remind_before: Duration,
     pub(super) offline_after: Duration,
     pub(super) stuck_after: Duration,
+    pub(super) sleep_after: Duration,
     pub(super) reconcile_within: Duration,
     pub(super) stale_after: Duration,
     pub(super) lease: Duration,
@@ -234,6 +236,7 @@ impl Default for Timings {
             remind_before: Duration::from_secs(24 * 3600),
             offline_after: Duration::from_secs(120),
             stuck_after: Duration::from_secs(5),
+            sleep_after: Duration::from_secs(300),
             reconcile_within: Duration::from_secs(30),
             stale_after: Duration::from_secs(600),
             lease: Duration::from_secs(15),
@@ -259,6 +262,13 @@ impl Timings {
     /// How long a turn may ignore that it was stopped before its slot and permit are given to others (5 s).
     pub fn stuck_after(mut self, wait: Duration) -> Self {
         self.stuck_after = wait;
+        self
+    }
+
+    /// How long a [dormant](crate::AgentSpec::dormant) agent stays awake without work (5 min, at least 1 ms). It is put to sleep between this time and
+    /// twice this time after its last work, and not while its restart window counts a restart.
+    pub fn sleep_after(mut self, idle: Duration) -> Self {
+        self.sleep_after = idle.max(Duration::from_millis(1));
         self
     }
 

@@ -13,8 +13,8 @@ use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, Gate
 use crate::actors::boards::{Boards, BoardsActor, letter_form};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
-    AgentSpec, BoardShare, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts,
-    Scheduler, SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
+    AgentSpec, BoardShare, DayLimiter, GaugeSources, Gauges, Router, RouterActor, RouterParts, Scheduler,
+    SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
 use crate::messages::{AgentName, BoardInfo};
@@ -35,6 +35,7 @@ use crate::supervision::tree::{
 use crate::supervision::{Lease, answer_of};
 
 use super::builder::{BuildError, Builder};
+use super::dormant_agents::BoardsDormantActors;
 use super::handle::{Board, Callboard};
 use super::placed_turns::PlacedTurns;
 use super::process::{is_gone, this_process};
@@ -60,7 +61,7 @@ impl Builder {
         let storage: Arc<dyn Storage> = Arc::clone(&store) as _;
         let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
         let journal = Journal::new(Arc::clone(&storage));
-        let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors));
+        let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors.or(env.cores()).unwrap_or(2)));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
         if let Some(project) = &settings.project {
@@ -105,6 +106,7 @@ impl Builder {
             ready_bound: settings.capacity.ready_per_agent,
             offline_after: settings.timings.offline_after,
             stuck_after: settings.timings.stuck_after,
+            sleep_after: settings.timings.sleep_after,
             reconcile_within: settings.timings.reconcile_within,
             day_limiter: Arc::clone(&day_limiter),
             lease: Arc::clone(&lease),
@@ -115,7 +117,7 @@ impl Builder {
             env: env.clone(),
             scheduler: Arc::clone(&scheduler),
             decider: decider.clone(),
-            policy: policy.unwrap_or_else(|| Arc::new(|question: &PolicyQuestion<'_>| question.default_consent())),
+            policy,
             journal: journal.clone(),
             rules: rules.clone(),
             limits: settings.ledger(),
@@ -201,7 +203,7 @@ impl Builder {
                 queue,
                 roster,
                 quarantine: Arc::clone(&quarantine),
-                memory_runs: Arc::new(MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors)),
+                memory_runs: Arc::new(MemoryRuns::new(settings.retention.memory_runs / shards.all().len())),
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     run_permits.close();
@@ -233,9 +235,9 @@ impl Builder {
             let sources = GaugeSources { scheduler, facts, every: Duration::from_secs(10) };
             move || (Gauges, sources.clone())
         });
-        // Without backoff, because agents have restart windows of any size.
+        // Without backoff, because agents have restart windows of any size. Agents have no order, so they stop at the same time.
         let (agents_spec, agents_tree) =
-            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::RestartBackoff::none()));
+            ChildSpec::supervisor(SupervisorSpec::simple_one_for_one("agents").backoff(tree::RestartBackoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, shard_context) in contexts.iter().enumerate() {
             let queue = Arc::clone(&shard_context.queue);
@@ -293,6 +295,7 @@ impl Builder {
             router,
             boards,
             agents_elsewhere: tokio::sync::Mutex::default(),
+            announcing: Mutex::default(),
             differences: Mutex::default(),
             about,
             context,
@@ -308,6 +311,7 @@ impl Builder {
         });
         let callboard = Callboard { board };
         callboard.board.scheduler.place_with(Arc::new(PlacedTurns(Arc::downgrade(&callboard.board))));
+        callboard.board.scheduler.wake_with(Arc::new(BoardsDormantActors(Arc::downgrade(&callboard.board))));
         let others = BoardsOnStore { board: Arc::downgrade(&callboard.board), has_said: has_said_approvals };
         callboard.board.decider.reach(Box::new(others));
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));

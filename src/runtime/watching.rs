@@ -43,6 +43,22 @@ impl Load {
     }
 }
 
+/// The node of a dormant agent that sleeps.
+fn dormant_node(agent: AgentSnapshot) -> TreeNode {
+    TreeNode {
+        name: agent.name.as_str().to_owned(),
+        strategy: None,
+        state: ActorState::Dormant,
+        generation: agent.generation,
+        restarts: agent.restarts,
+        mailbox_depth: Some(agent.ready),
+        detail: None,
+        last_error: agent.last_error,
+        uptime: None,
+        children: Vec::new(),
+    }
+}
+
 impl Callboard {
     /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher receives the number that it missed.
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
@@ -90,12 +106,17 @@ impl Callboard {
     /// When the tree has ended.
     pub async fn tree(&self) -> Result<TreeNode, ControlError> {
         let mut tree = self.board.tree.snapshot().await?;
-        let agents: BTreeMap<AgentName, AgentSnapshot> =
-            self.board.scheduler.snapshot().into_iter().map(|agent| (agent.name.clone(), agent)).collect();
-        for node in
-            tree.children.iter_mut().filter(|node| node.name == "agents").flat_map(|agents| &mut agents.children)
-        {
-            let Some(agent) = agents.get(node.name.as_str()) else { continue };
+        let Some(below) = tree.children.iter_mut().find(|node| node.name == "agents") else { return Ok(tree) };
+        let (agents, asleep) = (self.board.scheduler.snapshot(), self.board.scheduler.asleep());
+        let mut agents: BTreeMap<AgentName, AgentSnapshot> =
+            agents.into_iter().chain(asleep).map(|agent| (agent.name.clone(), agent)).collect();
+        for node in &mut below.children {
+            let Some(agent) = agents.remove(node.name.as_str()) else { continue };
+            if agent.status == AgentStatus::Dormant {
+                // Its actor is being ended.
+                *node = dormant_node(agent);
+                continue;
+            }
             node.generation = agent.generation;
             // The restarts of its actor when that was killed, and the rebuilds of its value.
             node.restarts += agent.restarts;
@@ -110,6 +131,8 @@ impl Callboard {
                 node.detail = Some(format!("{} at work, {} waiting{stuck}", agent.busy, agent.waiting));
             }
         }
+        let dormant = agents.into_values().filter(|agent| agent.status == AgentStatus::Dormant);
+        below.children.extend(dormant.map(dormant_node));
         Ok(tree)
     }
 

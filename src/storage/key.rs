@@ -38,6 +38,27 @@ fn push_segment(bytes: &mut Vec<u8>, segment: &str) {
     }
 }
 
+/// The segments in encoded bytes, borrowed where no character is encoded.
+fn segments_in(mut rest: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
+    std::iter::from_fn(move || {
+        let mut before = Vec::new();
+        loop {
+            let zero = rest.iter().position(|byte| *byte == 0)?;
+            let (text, tag) = (&rest[..zero], rest.get(zero + 1));
+            rest = rest.get(zero + END.len()..).unwrap_or_default();
+            let ends = tag == Some(&END[1]);
+            if ends && before.is_empty() {
+                return Some(String::from_utf8_lossy(text));
+            }
+            before.extend_from_slice(text);
+            if ends {
+                return Some(Cow::Owned(String::from_utf8_lossy(&before).into_owned()));
+            }
+            before.push(0);
+        }
+    })
+}
+
 impl Key {
     /// The longest key that a store takes, in encoded bytes.
     pub const MAX: usize = 1024;
@@ -91,24 +112,17 @@ impl Key {
 
     /// The segments, borrowed where no character is encoded.
     pub(crate) fn each_segment(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        segments_in(&self.0)
+    }
+
+    /// One of the segments, without decoding those before it.
+    pub(crate) fn segment(&self, index: usize) -> Option<Cow<'_, str>> {
         let mut rest = &*self.0;
-        std::iter::from_fn(move || {
-            let mut before = Vec::new();
-            loop {
-                let zero = rest.iter().position(|byte| *byte == 0)?;
-                let (text, tag) = (&rest[..zero], rest.get(zero + 1));
-                rest = rest.get(zero + END.len()..).unwrap_or_default();
-                let ends = tag == Some(&END[1]);
-                if ends && before.is_empty() {
-                    return Some(String::from_utf8_lossy(text));
-                }
-                before.extend_from_slice(text);
-                if ends {
-                    return Some(Cow::Owned(String::from_utf8_lossy(&before).into_owned()));
-                }
-                before.push(0);
-            }
-        })
+        for _ in 0..index {
+            let ends = rest.windows(END.len()).position(|bytes| bytes == END)?;
+            rest = &rest[ends + END.len()..];
+        }
+        segments_in(rest).next()
     }
 
     /// A position in the order of keys; for bounds of ranges only.
@@ -125,6 +139,12 @@ impl Key {
     /// A key from its encoded bytes; `None` if they are not a key's.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        // Without a zero inside a segment, it is text as a whole, in which zeros end segments.
+        if std::str::from_utf8(bytes).is_ok() {
+            let is_end = |bytes: &[u8]| bytes[0] != END[0] || bytes[1] == END[1];
+            let is_key = bytes.is_empty() || (bytes.ends_with(&END) && bytes.windows(END.len()).all(is_end));
+            return is_key.then(|| Self(bytes.into()));
+        }
         // Text, and after every zero a tag and more text.
         let is_text = |text: &[u8]| std::str::from_utf8(text).is_ok();
         let mut pieces = bytes.split(|byte| *byte == 0);
@@ -180,6 +200,7 @@ mod tests {
             for right in hostile {
                 let key = Key::new([left, right]);
                 assert_eq!(key.segments(), [left, right]);
+                assert_eq!([0, 1, 2].map(|index| key.segment(index)), [Some(left.into()), Some(right.into()), None]);
                 assert_eq!(Key::from_bytes(key.as_bytes()), Some(key.clone()));
                 for other in hostile {
                     let other_key = Key::new([other, right]);

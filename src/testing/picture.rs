@@ -118,9 +118,10 @@ struct Level {
 
 const RUNNING: &str = "running";
 const STRATEGIES: [Strategy; 3] = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
-const STATES: [ActorState; 6] = [
+const STATES: [ActorState; 7] = [
     ActorState::Starting,
     ActorState::Running,
+    ActorState::Dormant,
     ActorState::Restarting { after: Duration::ZERO },
     ActorState::Stopping,
     ActorState::Stopped,
@@ -131,6 +132,7 @@ const fn word(state: ActorState) -> &'static str {
     match state {
         ActorState::Starting => "starting",
         ActorState::Running => RUNNING,
+        ActorState::Dormant => "dormant",
         ActorState::Restarting { .. } => "restarting",
         ActorState::Stopping => "stopping",
         ActorState::Stopped => "stopped",

@@ -15,6 +15,7 @@ mod context;
 mod days;
 mod delegations;
 mod denials;
+mod dormant;
 mod expiring;
 mod handoffs;
 mod independence;

@@ -23,6 +23,8 @@ pub(crate) struct Shaky {
     /// One append in this many fails; 0 for none.
     one_in: u64,
     pub(crate) failed: Counter,
+    /// How often a board has renewed its session.
+    pub(crate) renewed: Counter,
     pub(crate) has_stopped: AtomicBool,
     /// The next append is written, and reported as failed.
     pub(crate) loses_acknowledgement: AtomicBool,
@@ -39,6 +41,7 @@ impl Shaky {
             random: Mutex::new(env.random()),
             one_in,
             failed: Counter::default(),
+            renewed: Counter::default(),
             has_stopped: false.into(),
             loses_acknowledgement: false.into(),
             decision_faults: Mutex::default(),
@@ -141,6 +144,7 @@ impl Storage for Shaky {
     }
 
     fn renew_session(&self, id: SessionId, about: Arc<[u8]>) -> StorageFuture<()> {
+        self.renewed.count();
         self.later(self.store.renew_session(id, about))
     }
 

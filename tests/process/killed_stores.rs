@@ -45,7 +45,7 @@ fn a_second_process_is_refused_with_the_folder_and_its_holder() {
 #[test]
 fn helper_that_appends_until_it_is_killed() {
     let Some(folder) = std::env::var_os("CALLBOARD_TEST_APPEND") else { return };
-    let store = Sled::open(folder).unwrap();
+    let store = Sled::open(folder).unwrap().applied_from(32 << 10);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let writers = ["a", "b", "c", "d"].map(async |name| {
         let mut last = store.read(&stream(name), 0, usize::MAX).await.unwrap().len() as u64;

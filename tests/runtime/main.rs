@@ -5,6 +5,7 @@
 mod callers;
 #[path = "../common/mod.rs"]
 mod common;
+mod completing;
 mod seeing;
 mod shared_conversations;
 mod shutdown;

@@ -63,7 +63,7 @@ async fn start(sim: &Sim, retention: Duration) -> Callboard {
             .agent("lead", lead)
             .with(spec)
             .agent("closer", closer)
-            .agent("temp", closer)
+            .with(AgentSpec::new("temp", closer).dormant())
             .channel(ApprovesAll)
             .capacity(|capacity| capacity.run_supervisors(1))
             .retention(|kept| kept.every(MINUTE / 4).runs(retention))

@@ -31,7 +31,23 @@ callboard::storage_conformance! {
 }
 
 callboard::storage_conformance! {
+    on_disk sled_that_applies_soon: {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Subject::new(move |clock| {
+            let folder = Arc::clone(&folder);
+            async move { Arc::new(Sled::open_with_clock(folder.path(), clock).unwrap().applied_from(1 << 10)) as _ }
+        })
+    }
+}
+
+callboard::storage_conformance! {
     killed sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
+}
+
+callboard::storage_conformance! {
+    killed sled_killed_while_it_applies: |folder| async move {
+        Arc::new(Sled::open(folder).unwrap().applied_from(1 << 10)) as _
+    }
 }
 
 /// The disk of simulations, which is crashed in many ways each time.

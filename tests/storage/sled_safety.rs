@@ -187,7 +187,7 @@ async fn a_log_that_lost_whole_segments_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn a_folder_of_a_newer_version_is_refused_and_left_as_it_is() {
     let folder = filled().await;
-    fs::write(folder.path().join("format"), "callboard store, format 2\n").unwrap();
+    fs::write(folder.path().join("format"), "callboard store, format 3\n").unwrap();
     let before = contents(folder.path());
     assert!(refusal(folder.path()).contains("newer version of callboard"));
     assert!(contents(folder.path()) == before);
@@ -213,23 +213,43 @@ fn with_raw_rows(folder: &Path, change: impl FnOnce(&sled::Db)) {
     db.flush().unwrap();
 }
 
+/// The row of the stream "a" that has its record 42, and the numbers of its first record and of the next row's.
+fn row_of_42(db: &sled::Db) -> (sled::IVec, u64, u64) {
+    let row = |sequence: u64| {
+        let prefix = [b"s", stream("a").as_bytes(), &[0, 0]].concat();
+        [&*prefix, &sequence.to_be_bytes()].concat()
+    };
+    let number = |row: &sled::IVec| u64::from_be_bytes(*row.last_chunk().unwrap());
+    let (found, _) = db.range(row(1)..=row(42)).next_back().unwrap().unwrap();
+    let (next, _) = db.range(row(43)..).next().unwrap().unwrap();
+    let (first, after) = (number(&found), number(&next));
+    (found, first, after)
+}
+
 #[tokio::test]
 async fn a_damaged_record_is_reported_for_its_stream_alone() {
     let folder = filled().await;
+    let (mut first, mut after) = (0, 0);
     with_raw_rows(folder.path(), |db| {
-        let mut row = b"s".to_vec();
-        row.extend_from_slice(stream("a").as_bytes());
-        row.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 42]);
+        let row;
+        (row, first, after) = row_of_42(db);
         let mut record = db.get(&row).unwrap().unwrap().to_vec();
         record[500] ^= 1;
         db.insert(row, record).unwrap();
     });
     let store = Sled::open(folder.path()).unwrap();
-    let Err(StorageError::Corrupt { key, detail }) = lengths(&store, "a").await else { panic!("it is damaged") };
-    assert_eq!(key, stream("a"));
-    assert!(detail.contains("record 42"), "{detail}");
-    assert_eq!(store.read(&stream("a"), 1, 41).await.unwrap().len(), 41, "what comes before is readable");
-    assert_eq!(store.read(&stream("a"), 43, 99).await.unwrap().len(), 58, "what comes after is readable");
+    let corrupt = |read: Result<Vec<usize>, StorageError>| {
+        let Err(StorageError::Corrupt { key, detail }) = read else { panic!("it is damaged") };
+        assert_eq!(key, stream("a"));
+        assert!(detail.contains(&format!("record {first}")), "{detail}");
+    };
+    corrupt(lengths(&store, "a").await);
+    for from in first..after {
+        corrupt(store.read(&stream("a"), from, 1).await.map(|_| Vec::new()));
+    }
+    let readable = |from, limit| store.read(&stream("a"), from, limit);
+    assert_eq!(readable(1, first as usize - 1).await.unwrap().len() as u64, first - 1, "what comes before");
+    assert_eq!(readable(after, 99).await.unwrap().len() as u64, 101 - after, "what comes after");
     assert_eq!(lengths(&store, "b").await, Ok(vec![100_000; 2]));
     assert!(store.get(&stream("v")).await.unwrap().is_some());
     append(&store, "a", 100, b"x").await;
@@ -238,15 +258,15 @@ async fn a_damaged_record_is_reported_for_its_stream_alone() {
 #[tokio::test]
 async fn a_missing_record_is_noticed() {
     let folder = filled().await;
+    let mut first = 0;
     with_raw_rows(folder.path(), |db| {
-        let mut row = b"s".to_vec();
-        row.extend_from_slice(stream("a").as_bytes());
-        row.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 42]);
+        let row;
+        (row, first, _) = row_of_42(db);
         db.remove(row).unwrap().unwrap();
     });
     let store = Sled::open(folder.path()).unwrap();
     let Err(StorageError::Corrupt { detail, .. }) = lengths(&store, "a").await else { panic!("one is missing") };
-    assert!(detail.contains("record 42 is missing"), "{detail}");
+    assert!(detail.contains(&format!("record {first} is missing")), "{detail}");
 }
 
 /// Flips a bit in the row of a value.

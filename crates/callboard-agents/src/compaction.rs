@@ -21,6 +21,7 @@ pub(super) struct Cut {
 
 /// A conversation that was compacted before.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Default))]
 pub(super) struct Compacted {
     /// The task, word for word.
     task: Arc<str>,

@@ -95,10 +95,19 @@ impl ModelRequest {
     /// English takes and about what code does. The provider's figures are the truth.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
-        let messages: usize = self.messages.iter().map(|message| message.size() + 16).sum();
+        self.estimated_tokens_with(self.messages.iter().map(size_of).sum())
+    }
+
+    /// As [`ModelRequest::estimated_tokens`], with the size of its messages ([`size_of`]).
+    pub(crate) fn estimated_tokens_with(&self, messages: usize) -> u64 {
         let tools: usize = self.tools.iter().map(|tool| tool.size()).sum();
         estimated_tokens(self.system.len() + messages + tools)
     }
+}
+
+/// What a message counts for in an estimate, in bytes.
+pub(crate) fn size_of(message: &Message) -> usize {
+    message.size() + 16
 }
 
 /// The estimated tokens of a text of so many bytes, as for [`ModelRequest::estimated_tokens`].

@@ -43,6 +43,7 @@ pub(crate) async fn list(State(context): Shared) -> Json<Value> {
         let agent = presence.agent.as_str();
         shown["is_built_in"] = (built_in.contains(agent) || reserved::is_reserved(&context, agent)).into();
         (shown["is_here"], shown["boards"]) = (on_board.is_here(agent).into(), json!(on_board.boards(agent)));
+        shown["is_asleep"] = on_board.is_asleep(agent).into();
         shown
     });
     let files: Vec<&String> = refused.keys().collect();
@@ -106,6 +107,7 @@ fn state(state: ActorState) -> &'static str {
     match state {
         ActorState::Starting => "starting",
         ActorState::Running => "running",
+        ActorState::Dormant => "dormant",
         ActorState::Restarting { .. } => "restarting",
         ActorState::Stopping => "stopping",
         ActorState::Stopped => "stopped",

@@ -138,6 +138,10 @@ fn check(
 
 /// The first character that is not allowed anywhere, or is white space at an end.
 fn find_unfit(name: &str, mut unfit: impl FnMut(char) -> Option<Unfit>) -> Option<NameProblem> {
+    // The usual case, which is checked with every read of the context: no rule has anything against these.
+    if name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return None;
+    }
     let last = name.chars().count();
     name.chars().zip(1..).find_map(|(character, position)| {
         let is_outer = (position == 1 || position == last) && character.is_whitespace();
@@ -294,6 +298,16 @@ mod tests {
             ("l1", "ll", false),
         ] {
             assert_eq!(look_alike(name, ["reviewer", there].into_iter()).is_some(), expected, "{name} {there}");
+        }
+    }
+
+    #[test]
+    fn no_rule_is_against_a_visible_character_of_ascii() {
+        let mut script = None;
+        for character in (0..=u8::MAX).filter(u8::is_ascii_graphic).map(char::from) {
+            let problem = unfit_in_name(character).or_else(|| changes_script(&mut script, character));
+            assert_eq!((problem.is_some(), unseen(character).is_some()), (false, false), "{character}");
+            assert!(!character.is_whitespace());
         }
     }
 

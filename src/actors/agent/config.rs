@@ -57,7 +57,7 @@ pub(crate) struct RestartWindow {
 }
 
 /// The description of an agent that is announced on the board.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) role: Option<Arc<str>>,
     pub(crate) capabilities: Vec<Arc<str>>,

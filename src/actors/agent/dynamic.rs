@@ -40,8 +40,9 @@ pub(in crate::actors) fn dynamic_value(host: &Arc<dyn AgentValue>, drafts: &[Jso
     let mut built = DynamicValue { value: Arc::clone(host), namespaces: None };
     for draft in drafts {
         let spec = built.value.make(draft)?;
-        let namespaces = granted_by_both(built.namespaces, spec.config().namespaces);
-        built = DynamicValue { value: spec.factory()()?, namespaces };
+        let source = spec.source();
+        let namespaces = granted_by_both(built.namespaces, source.config.namespaces.clone());
+        built = DynamicValue { value: (source.factory)()?, namespaces };
     }
     Ok(built)
 }

@@ -1,10 +1,12 @@
 //! The messages of an agent's actor.
 
+use std::sync::Arc;
+
 use ractor::RpcReplyPort;
 
 use crate::messages::TurnId;
 
-use super::{Description, Factory, RestartWindow};
+use super::Source;
 
 /// A message to the actor that builds an agent's value.
 pub(crate) enum AgentMsg {
@@ -17,8 +19,8 @@ pub(crate) enum AgentMsg {
     },
     /// The wait after a failed rebuild is over.
     Rebuild,
-    /// Replace the factory: later turns use its value.
-    Replace(Factory, RestartWindow, Description, RpcReplyPort<Result<(), String>>),
+    /// Replace the source: later turns use its value.
+    Replace(Arc<Source>, RpcReplyPort<Result<(), String>>),
     /// Rebuild the value on request.
     Restart(RpcReplyPort<Result<(), String>>),
 }

@@ -1,6 +1,6 @@
 //! Agents, and their descriptions for a board.
 
-// - `spec`: the description of an agent. `config`: its parts. `mode`: what an agent may do by itself.
+// - `spec`: the description of an agent, and the same without a name for a board. `config`: its parts. `mode`: what an agent may do by itself.
 // - `into_agent`: what can be an agent. `dynamic`: values of agents that others create. `message`: the messages of its actor.
 mod config;
 mod dynamic;
@@ -25,6 +25,7 @@ pub use into_agent::IntoAgent;
 pub(crate) use message::AgentMsg;
 pub use mode::Mode;
 pub use spec::AgentSpec;
+pub(crate) use spec::Source;
 
 /// Something with a name that takes a turn and returns a [`Command`]. Up to (5) turns of one agent run at once, so the
 /// value is shared; it is rebuilt by its factory after a panic, and what it held is gone then.

@@ -55,8 +55,26 @@ pub struct AgentSpec {
     keeps_agents: bool,
     per_day: PerDay,
     per_run: AgentLimit,
+    is_dormant: bool,
     /// Another board hosts the agent, and takes its turns.
     pub(in crate::actors) is_elsewhere: bool,
+}
+
+/// An agent's description without its name. Agents that are alike share one.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) factory: Factory,
+    pub(crate) window: RestartWindow,
+    pub(crate) config: Arc<AgentConfig>,
+    pub(crate) description: Arc<Description>,
+    pub(crate) mode: Mode,
+    pub(crate) has_effects: bool,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("description", &self.description).finish_non_exhaustive()
+    }
 }
 
 impl AgentSpec {
@@ -103,6 +121,7 @@ impl AgentSpec {
             keeps_agents: false,
             per_day: PerDay::default(),
             per_run: AgentLimit::default(),
+            is_dormant: false,
             is_elsewhere: false,
         }
     }
@@ -117,13 +136,23 @@ impl AgentSpec {
 
     /// The name, once everything that others may ask for the agent by keeps the rule for names.
     pub(crate) fn checked_name(&self) -> Result<AgentName, NameError> {
+        self.check_names()?;
+        Self::check_name(&self.name)
+    }
+
+    /// Checks the name of an agent.
+    pub(crate) fn check_name(name: &str) -> Result<AgentName, NameError> {
+        check_own_name("agent", name, MAX_AGENT_NAME)?;
+        AgentName::new(name)
+    }
+
+    /// Checks what others may ask for it by, beside its name.
+    pub(crate) fn check_names(&self) -> Result<(), NameError> {
         let check = |kind, names: &[Arc<str>], max| names.iter().try_for_each(|name| check_name(kind, name, max));
         check("role", self.role.as_slice(), MAX_AGENT_NAME)?;
         check("capability", &self.capabilities, MAX_AGENT_NAME)?;
         check("project", &self.projects, MAX_PROJECT)?;
-        check("namespace", self.namespaces.as_deref().unwrap_or_default(), MAX_NAMESPACE)?;
-        check_own_name("agent", &self.name, MAX_AGENT_NAME)?;
-        self.name()
+        check("namespace", self.namespaces.as_deref().unwrap_or_default(), MAX_NAMESPACE)
     }
 
     /// Stands for an agent of another board.
@@ -137,20 +166,30 @@ impl AgentSpec {
         self
     }
 
-    pub(crate) fn factory(&self) -> &Factory {
-        &self.factory
-    }
-
-    pub(crate) fn window(&self) -> RestartWindow {
-        RestartWindow { max: self.max_restarts, within: self.restart_window }
-    }
-
-    pub(crate) fn description(&self) -> Description {
+    /// What a board needs to build it.
+    pub(crate) fn source(&self) -> Source {
         let (role, capabilities, projects) = (self.role.clone(), self.capabilities.clone(), self.projects.clone());
-        Description { role, capabilities, projects }
+        Source {
+            factory: Arc::clone(&self.factory),
+            window: RestartWindow { max: self.max_restarts, within: self.restart_window },
+            config: Arc::new(self.config()),
+            description: Arc::new(Description { role, capabilities, projects }),
+            mode: self.mode,
+            has_effects: self.has_effects,
+        }
     }
 
-    pub(crate) fn config(&self) -> AgentConfig {
+    /// Whether it has no actor until its first turn.
+    pub(crate) fn is_dormant(&self) -> bool {
+        self.is_dormant
+    }
+
+    /// Whether dynamic agents that it makes may be kept.
+    pub(crate) fn may_keep_agents(&self) -> bool {
+        self.keeps_agents
+    }
+
+    fn config(&self) -> AgentConfig {
         AgentConfig {
             slots: self.concurrency,
             is_reentrant: self.is_reentrant,
@@ -305,6 +344,30 @@ impl AgentSpec {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// The agent is dormant: it has no actor, and its factory is not called, until its first turn or typed request. Once it had no work
+    /// for a while ([`Timings::sleep_after`](crate::runtime::Timings::sleep_after)), it loses its actor, and its value is dropped, until the next
+    /// one: what the value holds is lost, as after a panic. So there may be many more such agents than fit into memory otherwise, of which
+    /// few work at a time. Tasks reach it by its name, role and capabilities as they reach others. A factory that fails
+    /// is noticed at the first turn, and counts as a rebuild that has failed ([`AgentSpec::restarts`]).
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let clerk = AgentSpec::new("clerk", |_: Turn| async { Ok(Command::output("done")) }).dormant();
+    /// let board = Callboard::builder().with(clerk).start().await?;
+    /// let state = async || board.tree().await.unwrap().find(&["agents", "clerk"]).unwrap().state.to_string();
+    /// assert_eq!(state().await, "dormant");
+    /// board.submit(Task::new("x").to("clerk")).await?.result().await?;
+    /// assert_eq!(state().await, "running");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn dormant(mut self) -> Self {
+        self.is_dormant = true;
         self
     }
 

@@ -68,12 +68,12 @@ pub(super) fn after_namespace(namespace: &str) -> Key {
 
 /// The entry's namespace.
 pub(super) fn namespace_of(name: &Key) -> String {
-    name.each_segment().nth(1).unwrap_or_default().into_owned()
+    name.segment(1).unwrap_or_default().into_owned()
 }
 
 /// The entry's key in its namespace.
 pub(super) fn key_of(name: &Key) -> String {
-    name.each_segment().nth(2).unwrap_or_default().into_owned()
+    name.segment(2).unwrap_or_default().into_owned()
 }
 
 #[cfg(test)]

@@ -16,25 +16,27 @@ use crate::supervision::runs::snapshot::{Past, past};
 use super::ledger::{InboxMessage, Placed};
 
 /// The messages of one event, the `sequence`-th of its run.
-pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed> {
-    match event {
-        RunEvent::Submitted(submission) => of_submission(submission),
+pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> impl Iterator<Item = Placed> {
+    let (at, sequence, messages) = match event {
+        RunEvent::Submitted(submission) => (submission.at, 1, of_submission(submission)),
         RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
             let request = RequestId { turn: run.turn_id(*turn), ordinal: *ordinal };
-            let messages = requested(run, request, order, verdict, *at);
-            messages.into_iter().map(|message| Placed { at: *at, sequence, message }).collect()
+            (*at, sequence, requested(run, request, order, verdict, *at))
         }
-        RunEvent::Noticed { turn, text, at } => {
-            let message = noticed(run, *turn, text, *at);
-            message.into_iter().map(|message| Placed { at: *at, sequence, message }).collect()
-        }
-        _ => Vec::new(),
-    }
+        RunEvent::Noticed { turn, text, at } => (*at, sequence, [noticed(run, *turn, text, *at), None]),
+        _ => (Timestamp::default(), sequence, NONE),
+    };
+    messages.into_iter().flatten().map(move |message| Placed { at, sequence, message })
 }
 
+/// An event has at most two messages.
+type Messages = [Option<InboxMessage>; 2];
+
+const NONE: Messages = [None, None];
+
 /// The messages of a task that was delegated from outside.
-fn of_submission(submission: &Submission) -> Vec<Placed> {
-    let Some(from_agent) = submission.requester() else { return Vec::new() };
+fn of_submission(submission: &Submission) -> Messages {
+    let Some(from_agent) = submission.requester() else { return NONE };
     let Submission { run, trace, task, agent, at, .. } = submission;
     let request_id = RequestId::of_run(*run);
     let request = InboxMessage::Request {
@@ -51,11 +53,11 @@ fn of_submission(submission: &Submission) -> Vec<Placed> {
         from_agent: agent.clone(),
         to_agent: from_agent.clone(),
         status: Status::Ack,
-        detail: "".into(),
+        detail: Arc::default(),
         body: Json::null(),
         at: *at,
     };
-    vec![request, ack].into_iter().map(|message| Placed { at: *at, sequence: 1, message }).collect()
+    [Some(request), Some(ack)]
 }
 
 /// The message about the end of a run that was delegated from outside.
@@ -79,26 +81,26 @@ pub(super) fn of_end(run: &Run) -> Option<Placed> {
 /// The status and the detail of a delegation with this outcome.
 fn ended(outcome: &Outcome) -> (Status, Arc<str>) {
     match outcome {
-        Outcome::Finished => (Status::Complete, "".into()),
+        Outcome::Finished => (Status::Complete, Arc::default()),
         outcome => (Status::Fail, outcome.to_string().into()),
     }
 }
 
 /// A delegation was admitted, or refused.
-fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict, at: Timestamp) -> Vec<InboxMessage> {
-    let Some(asker) = run.turn(request_id.turn.number).map(|turn| turn.agent().clone()) else { return Vec::new() };
-    let update = |status, from_agent: &AgentName, detail: &str| InboxMessage::Status {
+fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict, at: Timestamp) -> Messages {
+    let Some(asker) = run.turn(request_id.turn.number).map(|turn| turn.agent()) else { return NONE };
+    let update = |status, from_agent: &AgentName, detail| InboxMessage::Status {
         request_id,
         from_agent: from_agent.clone(),
         to_agent: asker.clone(),
         status,
-        detail: detail.into(),
+        detail,
         body: Json::null(),
         at,
     };
     match verdict {
         Verdict::Admitted(agents) => {
-            let Some(to_agent) = agents.first() else { return Vec::new() };
+            let Some(to_agent) = agents.first() else { return NONE };
             let request = InboxMessage::Request {
                 request_id,
                 from_agent: asker.clone(),
@@ -108,10 +110,10 @@ fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict,
                 input: order.input.clone(),
                 reference: order.reference.clone(),
             };
-            vec![request, update(Status::Ack, to_agent, "")]
+            [Some(request), Some(update(Status::Ack, to_agent, Arc::default()))]
         }
-        Verdict::Refused(refusal) => vec![update(Status::Fail, &asker, &refusal.to_string())],
-        Verdict::Nothing | Verdict::Parked(_) => Vec::new(),
+        Verdict::Refused(refusal) => [Some(update(Status::Fail, asker, refusal.to_string().into())), None],
+        Verdict::Nothing | Verdict::Parked(_) => NONE,
     }
 }
 
@@ -199,7 +201,8 @@ pub(super) fn owners(messages: &[Placed]) -> Vec<AgentName> {
 
 fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName>) -> Vec<Placed> {
     let Past { mut run, events, in_first } = past;
-    let mut messages = of_submission(run.submission());
+    let submitted = RunEvent::Submitted(Arc::clone(run.submission()));
+    let mut messages: Vec<Placed> = of_event(&run, 1, &submitted).collect();
     let mut unreached = Vec::new();
     for (number, event) in events.iter().enumerate() {
         let effects = run.step(event);

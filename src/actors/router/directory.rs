@@ -1,31 +1,60 @@
 //! The router's directory: the announcements of agents. Pure; the router's actor adds them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use callboard_text::nearest;
 
-use crate::messages::{AgentName, Presence};
+use crate::actors::agent::Description;
+use crate::messages::{AgentName, Presence, Timestamp};
+
+/// What an agent has announced, without its name. Agents that are alike share their description.
+#[derive(Clone, Debug)]
+pub(super) struct Announced {
+    pub(super) description: Arc<Description>,
+    /// Which life of the agent this is.
+    pub(super) instance: u64,
+    pub(super) is_available: bool,
+    pub(super) at: Timestamp,
+}
+
+impl Announced {
+    pub(super) fn presence(&self, agent: &AgentName) -> Presence {
+        let Self { description, instance, is_available, at } = self;
+        let Description { role, capabilities, projects } = (**description).clone();
+        let agent = agent.clone();
+        Presence { agent, role, capabilities, projects, instance: *instance, is_available: *is_available, at: *at }
+    }
+}
 
 /// All agents that were ever announced, by name. An agent that has withdrawn stays known: its work waits for its return.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    agents: BTreeMap<AgentName, Presence>,
+    agents: BTreeMap<AgentName, Announced>,
 }
 
 impl Directory {
     /// Adds an announcement or withdrawal. That of an earlier start of the agent does not change the present one.
-    pub(super) fn enter(&mut self, presence: &Presence) {
-        let Presence { agent, instance, is_available, .. } = presence;
-        if *is_available {
-            self.agents.insert(agent.clone(), presence.clone());
-        } else if let Some(known) = self.agents.get_mut(agent).filter(|known| known.instance == *instance) {
+    pub(super) fn enter(&mut self, agent: &AgentName, announced: &Announced) {
+        if announced.is_available {
+            self.agents.insert(agent.clone(), announced.clone());
+        } else if let Some(known) = self.agents.get_mut(agent).filter(|known| known.instance == announced.instance) {
             known.is_available = false;
+        }
+    }
+
+    /// Withdraws all agents that are present, and passes them on.
+    pub(super) fn withdraw_all(&mut self, at: Timestamp, withdrawn: impl Fn(&AgentName, &Announced)) {
+        for (agent, known) in self.agents.iter_mut().filter(|(_, known)| known.is_available) {
+            (known.is_available, known.at) = (false, at);
+            withdrawn(agent, known);
         }
     }
 
     /// The announcements of present agents, by name.
     pub(super) fn present(&self) -> Vec<Presence> {
-        self.agents.values().filter(|known| known.is_available).cloned().collect()
+        let present = self.agents.iter().filter(|(_, known)| known.is_available);
+        present.map(|(agent, known)| known.presence(agent)).collect()
     }
 
     /// Whether the agent of this name has announced itself, and has not withdrawn.
@@ -34,7 +63,7 @@ impl Directory {
     }
 
     /// What an agent has announced last.
-    pub(super) fn announced(&self, name: &AgentName) -> Option<&Presence> {
+    pub(super) fn announced(&self, name: &str) -> Option<&Announced> {
         self.agents.get(name)
     }
 
@@ -45,19 +74,23 @@ impl Directory {
 
     /// The agents of this role, in order.
     pub(super) fn of_role<'a>(&'a self, role: &'a str) -> impl Iterator<Item = &'a AgentName> {
-        self.agents.iter().filter(move |(_, known)| known.role.as_deref() == Some(role)).map(|(name, _)| name)
+        self.agents
+            .iter()
+            .filter(move |(_, known)| known.description.role.as_deref() == Some(role))
+            .map(|(name, _)| name)
     }
 
     /// The agents with this capability, in order.
     pub(super) fn capable_of<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a AgentName> {
-        let can = move |known: &Presence| known.capabilities.iter().any(|capability| **capability == *wanted);
+        let can =
+            move |known: &Announced| known.description.capabilities.iter().any(|capability| **capability == *wanted);
         self.agents.iter().filter(move |(_, known)| can(known)).map(|(name, _)| name)
     }
 
     /// The name, role or capability that is most similar to this one.
     pub(super) fn nearest(&self, target: &str) -> Option<String> {
         let known = self.agents.iter().flat_map(|(name, known)| {
-            let Presence { role, capabilities, .. } = known;
+            let Description { role, capabilities, .. } = &*known.description;
             [Some(name.as_str()), role.as_deref()].into_iter().flatten().chain(capabilities.iter().map(AsRef::as_ref))
         });
         nearest(target, known)
@@ -67,16 +100,14 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Timestamp;
 
     #[test]
     fn an_agent_that_has_withdrawn_is_known_and_not_present() {
         let agent = AgentName::new("coder").unwrap();
-        let presence = |instance, is_available| Presence {
-            agent: agent.clone(),
-            role: Some("developer".into()),
-            capabilities: vec!["rust".into()],
-            projects: Vec::new(),
+        let (role, capabilities) = (Some("developer".into()), vec!["rust".into()]);
+        let description = Arc::new(Description { role, capabilities, projects: Vec::new() });
+        let presence = |instance, is_available| Announced {
+            description: Arc::clone(&description),
             instance,
             is_available,
             at: Timestamp::default(),
@@ -85,7 +116,7 @@ mod tests {
         let withdrawn = |instance| presence(instance, false);
         let mut directory = Directory::default();
         let mut present_after = |presence| {
-            directory.enter(&presence);
+            directory.enter(&agent, &presence);
             directory.present().len()
         };
         assert_eq!(present_after(announced(1)), 1);

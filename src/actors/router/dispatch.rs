@@ -75,7 +75,7 @@ impl Dispatch for Router {
         }
         let plan = run.submission().task.plan.as_deref();
         self.hub.publish((run.id(), plan), sequence, event, || agent_of(run, events));
-        derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed, inboxes));
+        derive::of_event(run, sequence, event).for_each(|placed| self.put_in_outbox(placed, inboxes));
         if let RunEvent::Overwritten { .. } = event {
             self.outbox.add(Entry::Continued(run.id()));
         }

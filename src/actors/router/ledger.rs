@@ -4,6 +4,7 @@
 //! and both ways lead to the same message in the same place (SEMANTICS 11).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,9 +173,8 @@ impl DelegationLedger {
     pub(super) fn enter(&mut self, placed: Placed) {
         let place = placed.place();
         let owner = placed.message.owner().clone();
-        if self.inboxes.get(&owner).is_some_and(|inbox| inbox.contains_key(&place)) {
-            return;
-        }
+        let inbox = self.inboxes.entry(owner.clone()).or_default();
+        let Entry::Vacant(vacant) = inbox.entry(place) else { return };
         let entered = self.delegations.entry(placed.message.request_id()).or_default();
         match &placed.message {
             InboxMessage::Request { .. } if entered.request.is_some() => return,
@@ -187,14 +187,13 @@ impl DelegationLedger {
                     }
                 }
                 Some((before, ..)) if !before.may_become(*status) => return,
-                Some(_) | None => entered.last = Some((*status, place, owner.clone())),
+                Some(_) | None => entered.last = Some((*status, place, owner)),
             },
         }
         if matches!(placed.message, InboxMessage::Status { .. }) {
             self.held.remove(&placed.message.request_id());
         }
-        let inbox = self.inboxes.entry(owner).or_default();
-        inbox.insert(place, placed.message);
+        vacant.insert(placed.message);
         if inbox.len() > self.limits.inbox
             && let Some((place, forgotten)) = inbox.pop_first()
         {

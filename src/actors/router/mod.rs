@@ -1,6 +1,6 @@
 //! The delegation router: resolves the targets of delegations, and records their statuses. Run supervisors dispatch through it.
 
-// - `directory`, `policy`: who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
+// - `hosted`, `directory`, `policy`: who is known by name, who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
 // - `ledger`: statuses and inboxes. `derive`, `history`: the same from the events of runs, and from their journals.
 // - `outbox`, `actor`: what waits to be entered, outside of the actor, and the actor that enters it.
 mod actor;
@@ -8,15 +8,15 @@ mod derive;
 mod directory;
 mod dispatch;
 mod history;
+mod hosted;
 mod ledger;
 mod outbox;
 mod policy;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use callboard_text::look_alike;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 
@@ -37,13 +37,15 @@ pub use ledger::{DelegationStatus, InboxMessage};
 pub(crate) use outbox::PresenceHandle;
 pub(crate) use policy::ApprovalPolicy;
 pub use policy::PolicyQuestion;
+use policy::allows_all_by_default;
 
-use directory::Directory;
+use directory::{Announced, Directory};
 use history::Recalled;
+use hosted::Hosted;
 use ledger::{DelegationLedger, Placed};
 use outbox::{Entry, Outbox};
 
-use super::agent::{AgentMsg, AgentSpec, Description, Mode};
+use super::agent::{AgentMsg, AgentSpec, Description, Mode, Source};
 use super::approvals::Decider;
 use super::events::Hub;
 use super::metrics::Counters;
@@ -51,8 +53,8 @@ use super::scheduler::Scheduler;
 
 /// The agents of the board, and the statuses of delegations. A restart of the router's actor does not change it.
 pub(crate) struct Router {
-    /// Agents that this board hosts.
-    hosted: RwLock<BTreeMap<AgentName, HostedAgent>>,
+    /// Agents that are known by name.
+    hosted: RwLock<Hosted>,
     /// The agents of other boards that live and are not being shut down.
     living_elsewhere: RwLock<BTreeSet<AgentName>>,
     /// The announced agents.
@@ -64,7 +66,7 @@ pub(crate) struct Router {
     pub(crate) hub: Arc<Hub>,
     counters: Counters,
     decider: Decider,
-    policy: ApprovalPolicy,
+    policy: Option<ApprovalPolicy>,
     env: Env,
     journal: Journal,
     rules: StateRules,
@@ -83,7 +85,8 @@ pub(crate) struct Router {
 pub(crate) struct HostedAgent {
     pub(crate) has_effects: bool,
     pub(crate) mode: Mode,
-    pub(crate) actor: ChildRef<AgentMsg>,
+    /// Its actor, if it has one.
+    pub(crate) actor: Option<ChildRef<AgentMsg>>,
     /// Another board hosts it: this one has its turns taken there.
     pub(crate) is_elsewhere: bool,
 }
@@ -93,7 +96,8 @@ pub(crate) struct RouterParts {
     pub(crate) env: Env,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) decider: Decider,
-    pub(crate) policy: ApprovalPolicy,
+    /// `None` is the policy that a board has by default.
+    pub(crate) policy: Option<ApprovalPolicy>,
     pub(crate) journal: Journal,
     pub(crate) rules: StateRules,
     pub(crate) limits: LedgerLimits,
@@ -131,9 +135,62 @@ impl Router {
         }
     }
 
-    pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
+    pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: Option<ChildRef<AgentMsg>>) {
         let AgentSpec { mode, has_effects, is_elsewhere, .. } = *spec;
         self.hosted.write().insert(name.clone(), HostedAgent { mode, has_effects, actor, is_elsewhere });
+    }
+
+    /// Lists dormant agents of this board that are alike. The actors of those that are listed already stay.
+    pub(crate) fn list_dormant(&self, names: &[AgentName], source: &Source) {
+        let mut hosted = self.hosted.write();
+        for name in names {
+            hosted.insert_dormant(name, source);
+        }
+    }
+
+    /// Announces dormant agents, which have no actors that do so.
+    pub(crate) fn announce_dormant(&self, names: &[AgentName], source: &Source) {
+        // An agent of the name may have withdrawn.
+        self.drain_outbox();
+        let at = self.env.now().wall;
+        let mut ledger = self.ledger.lock();
+        let mut directory = self.directory.write();
+        for name in names {
+            let instance = directory.announced(name.as_str()).map_or(0, |known| known.instance);
+            let announced =
+                Announced { description: Arc::clone(&source.description), instance, is_available: true, at };
+            directory.enter(name, &announced);
+            ledger.acknowledge(name, at);
+            self.publish(name, &announced);
+        }
+    }
+
+    /// Sets the actor of an agent that is listed, or that it has none.
+    pub(crate) fn set_actor(&self, name: &AgentName, actor: Option<ChildRef<AgentMsg>>) {
+        self.hosted.write().set_actor(name, actor);
+    }
+
+    /// Withdraws the announcement of an agent whose actor has not done so, because it had none.
+    pub(crate) fn withdraw(&self, name: &AgentName) {
+        self.drain_outbox();
+        let mut directory = self.directory.write();
+        let Some(known) = directory.announced(name.as_str()).filter(|known| known.is_available) else { return };
+        let announced = Announced { is_available: false, at: self.env.now().wall, ..known.clone() };
+        directory.enter(name, &announced);
+        self.publish(name, &announced);
+    }
+
+    /// Withdraws the announcements of all agents that have no actor: the board ends.
+    pub(crate) fn withdraw_all(&self) {
+        self.drain_outbox();
+        let at = self.env.now().wall;
+        self.directory.write().withdraw_all(at, |agent, announced| self.publish(agent, announced));
+    }
+
+    fn publish(&self, agent: &AgentName, announced: &Announced) {
+        if self.presence.receiver_count() > 0 {
+            let _ = self.presence.send(announced.presence(agent));
+        }
     }
 
     pub(crate) fn unlist(&self, name: &AgentName) {
@@ -142,6 +199,11 @@ impl Router {
 
     pub(crate) fn listed(&self, name: &str) -> Option<HostedAgent> {
         self.hosted.read().get(name).cloned()
+    }
+
+    /// The number of agents that this board hosts.
+    pub(crate) fn hosted_here(&self) -> usize {
+        self.hosted.read().here()
     }
 
     /// Notes which agents the other boards have that live and are not being shut down.
@@ -183,10 +245,8 @@ impl Router {
         };
         let directory = self.directory.read();
         let described = hosted.into_iter().map(|(name, mode, has_effects)| {
-            let announced = directory.announced(&name).cloned();
-            let (role, capabilities, projects) = announced
-                .map(|Presence { role, capabilities, projects, .. }| (role, capabilities, projects))
-                .unwrap_or_default();
+            let announced = directory.announced(name.as_str()).map(|known| (*known.description).clone());
+            let Description { role, capabilities, projects } = announced.unwrap_or_default();
             let (authority, mode) = (self.scheduler.authority(name.as_str()), mode.name().into());
             BoardAgent { name, role, capabilities, projects, authority, mode, has_effects }
         });
@@ -194,7 +254,7 @@ impl Router {
     }
 
     /// The handle that announces and withdraws an agent.
-    pub(crate) fn presence_handle(&self, agent: &AgentName, description: Description) -> PresenceHandle {
+    pub(crate) fn presence_handle(&self, agent: &AgentName, description: Arc<Description>) -> PresenceHandle {
         let (outbox, env) = (Arc::clone(&self.outbox), self.env.clone());
         PresenceHandle { agent: agent.clone(), description, outbox, env }
     }
@@ -231,13 +291,12 @@ impl Router {
             match entry {
                 Entry::Message(placed) => self.enter(&mut ledger, placed),
                 Entry::Continued(run) => ledger.reopen(RequestId::of_run(run)),
-                Entry::Presence(presence) => {
-                    self.directory.write().enter(&presence);
-                    if presence.is_available {
-                        ledger.acknowledge(&presence.agent, presence.at);
+                Entry::Presence(agent, announced) => {
+                    self.directory.write().enter(&agent, &announced);
+                    if announced.is_available {
+                        ledger.acknowledge(&agent, announced.at);
                     }
-                    // There may be no watcher.
-                    let _ = self.presence.send(presence);
+                    self.publish(&agent, &announced);
                 }
             }
         }
@@ -295,7 +354,7 @@ impl AgentDirectory for Router {
     fn reaches(&self, agent: &AgentName) -> bool {
         let hosted = self.hosted.read();
         let is_here = hosted.get(agent.host()).map(|found| !found.is_elsewhere);
-        is_here.is_some_and(|is_here| is_here || hosted.values().any(|other| !other.is_elsewhere))
+        is_here.is_some_and(|is_here| is_here || hosted.here() > 0)
     }
 
     fn reaches_now(&self, agent: &AgentName) -> bool {
@@ -303,8 +362,7 @@ impl AgentDirectory for Router {
     }
 
     fn look_alike(&self, name: &str) -> Option<AgentName> {
-        let hosted = self.hosted.read();
-        look_alike(name, hosted.keys().map(AgentName::as_str)).and_then(|other| AgentName::new(other).ok())
+        self.hosted.write().look_alike(name)
     }
 
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal> {
@@ -324,14 +382,20 @@ impl AgentDirectory for Router {
         let (mode, has_effects) = known.unwrap_or_default();
         // What an agent may not do, its dynamic agents may not do either.
         let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
-        let ask =
-            |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, kind, action, each_time });
+        let ask = |agent: &AgentName| {
+            let question = PolicyQuestion { agent, mode, has_effects, kind, action, each_time };
+            self.policy.as_ref().map_or_else(|| question.default_consent(), |policy| policy(&question))
+        };
         let agents = || std::iter::once(agent.clone()).chain(makers);
         let strictest = || agents().map(|agent| ask(&agent)).fold(Consent::Auto, Consent::strictest);
         catch_unwind(AssertUnwindSafe(strictest)).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny
         })
+    }
+
+    fn allows_all(&self, kind: ActionKind) -> bool {
+        self.policy.is_none() && allows_all_by_default(kind)
     }
 
     fn only_analyses(&self, agent: &AgentName) -> bool {

@@ -6,9 +6,10 @@ use ractor::ActorRef;
 
 use crate::actors::agent::Description;
 use crate::env::Env;
-use crate::messages::{AgentName, Presence, RunId};
+use crate::messages::{AgentName, RunId};
 use crate::supervision::Mailbox;
 
+use super::directory::Announced;
 use super::ledger::Placed;
 
 /// An entry for the router.
@@ -17,7 +18,7 @@ pub(super) enum Entry {
     /// A message for an inbox and the ledger.
     Message(Placed),
     /// An announcement or withdrawal for the directory.
-    Presence(Presence),
+    Presence(AgentName, Announced),
     /// A run that had ended continues: as a delegation, it has no terminal status any more.
     Continued(RunId),
 }
@@ -41,7 +42,7 @@ impl Outbox {
     /// applied by the next reader of an inbox, so for them the actor is woken only when many are waiting.
     pub(super) fn add(&self, entry: Entry) {
         const MANY: usize = 64;
-        let is_presence = matches!(entry, Entry::Presence(_));
+        let is_presence = matches!(entry, Entry::Presence(..));
         let is_due = {
             let mut waiting = self.waiting.lock();
             waiting.push(entry);
@@ -61,7 +62,7 @@ impl Outbox {
 #[derive(Clone)]
 pub(crate) struct PresenceHandle {
     pub(super) agent: AgentName,
-    pub(in crate::actors) description: Description,
+    pub(in crate::actors) description: Arc<Description>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) env: Env,
 }
@@ -78,9 +79,8 @@ impl PresenceHandle {
     }
 
     fn add(&self, instance: u64, is_available: bool) {
-        let Description { role, capabilities, projects } = self.description.clone();
-        let (agent, at) = (self.agent.clone(), self.env.now().wall);
-        let presence = Presence { agent, role, capabilities, projects, instance, is_available, at };
-        self.outbox.add(Entry::Presence(presence));
+        let (description, at) = (Arc::clone(&self.description), self.env.now().wall);
+        let announced = Announced { description, instance, is_available, at };
+        self.outbox.add(Entry::Presence(self.agent.clone(), announced));
     }
 }

@@ -34,10 +34,14 @@ impl PolicyQuestion<'_> {
     #[must_use]
     pub fn default_consent(&self) -> Consent {
         let only_analyses = self.mode.is_analysis_only() && !self.has_effects && !self.each_time;
-        match self.kind {
-            ActionKind::Handoff | ActionKind::Delegation => Consent::Auto,
-            ActionKind::Requested if only_analyses => Consent::Auto,
-            ActionKind::Requested => Consent::Ask,
-        }
+        if only_analyses || allows_all_by_default(self.kind) { Consent::Auto } else { Consent::Ask }
+    }
+}
+
+/// Whether the policy that a board has by default allows all actions of a kind.
+pub(super) fn allows_all_by_default(kind: ActionKind) -> bool {
+    match kind {
+        ActionKind::Handoff | ActionKind::Delegation => true,
+        ActionKind::Requested => false,
     }
 }

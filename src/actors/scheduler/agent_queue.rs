@@ -19,17 +19,22 @@ use crate::supervision::runs::rules::requests::Attempt;
 use super::availability::Availability;
 use super::grant::{Continuing, Demand, Grant};
 use super::permits::{AgentSlot, AgentSlots};
+use super::rest::{History, Rest};
 use super::running::RunningTurn;
 use super::status::{AgentSnapshot, AgentStatus};
 
 /// One agent's entry. It stays when the agent is stopped, because its turns wait until the agent is started again.
 pub(super) struct AgentQueue {
     pub(super) name: AgentName,
-    pub(super) config: AgentConfig,
+    pub(super) config: Arc<AgentConfig>,
     /// Whether it takes turns, and its value.
     pub(super) availability: Availability,
     /// The number of its values so far.
     pub(super) generation: u64,
+    /// The start of its actor that counts: what others set or report is ignored. 0 of an agent that was stopped.
+    pub(super) life: u64,
+    /// What a dormant agent has beside.
+    pub(super) rest: Option<Box<Rest>>,
     /// A task refuses its ready turns when they have waited too long for a stopped agent.
     pub(super) offline_is_watched: bool,
     pub(super) slots: AgentSlots,
@@ -49,12 +54,7 @@ pub(super) struct AgentQueue {
     pub(super) callers: Option<Arc<tokio::sync::Mutex<()>>>,
     /// The turns that are ready, or have begun and not ended.
     pub(super) turns: HashMap<TurnId, KnownTurn>,
-    /// How many turns were evicted because they ignored their stop.
-    pub(super) stuck: u64,
-    /// How often the value was rebuilt.
-    pub(super) restarts: u64,
-    /// The reason of the last rebuild.
-    pub(super) last_error: Option<String>,
+    pub(super) history: History,
     /// The time from a turn's admission to its beginning.
     pub(super) latency: Histogram,
 }
@@ -83,12 +83,14 @@ pub(super) struct Reacquiring {
 }
 
 impl AgentQueue {
-    pub(super) fn new(name: AgentName, config: AgentConfig) -> Self {
+    pub(super) fn new(name: AgentName, config: Arc<AgentConfig>) -> Self {
         Self {
             latency: latency_of(&name),
             name,
             availability: Availability::Starting,
             generation: 0,
+            life: 0,
+            rest: None,
             offline_is_watched: false,
             slots: AgentSlots::new(config.slots),
             config,
@@ -100,9 +102,7 @@ impl AgentQueue {
             typed_requests: VecDeque::new(),
             callers: None,
             turns: HashMap::default(),
-            stuck: 0,
-            restarts: 0,
-            last_error: None,
+            history: History::default(),
         }
     }
 
@@ -143,7 +143,7 @@ impl AgentQueue {
     pub(super) fn failure(&self) -> Option<(AgentName, String)> {
         match self.availability.status() {
             AgentStatus::Failed(error) => Some((self.name.clone(), error)),
-            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => None,
+            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped | AgentStatus::Dormant => None,
         }
     }
 
@@ -156,9 +156,9 @@ impl AgentQueue {
             ready: self.ready.len(),
             busy,
             waiting: self.turns.len().saturating_sub(self.ready.len() + busy),
-            stuck: self.stuck,
-            restarts: self.restarts,
-            last_error: self.last_error.clone(),
+            stuck: self.history.stuck,
+            restarts: self.history.restarts,
+            last_error: self.history.last_error.clone(),
         }
     }
 }

@@ -17,35 +17,55 @@ use super::dispatch::turn_away;
 
 impl Scheduler {
     /// Adds an agent's queue, or changes its configuration.
-    pub(crate) fn register(&self, name: &AgentName, config: AgentConfig) {
-        let mut facts = self.facts.lock();
-        if config.is_reentrant {
-            facts.non_reentrant.remove(name);
-        } else {
-            facts.non_reentrant.insert(name.clone());
-        }
-        drop(facts);
+    pub(crate) fn register(&self, name: &AgentName, config: &Arc<AgentConfig>) {
+        self.note_reentrancy(std::slice::from_ref(name), config.is_reentrant);
         let mut state = self.state.lock();
         match state.agent(name) {
             Some(agent) => {
                 agent.slots.limit = config.slots;
-                agent.config = config;
+                agent.config = Arc::clone(config);
             }
-            None => state.add(AgentQueue::new(name.clone(), config)),
+            None => state.add(AgentQueue::new(name.clone(), Arc::clone(config))),
         }
     }
 
-    /// Gives an agent a new value: later turns use it, turns that have begun keep theirs. Returns its generation; `None` of an unknown agent.
+    pub(super) fn note_reentrancy(&self, names: &[AgentName], are_reentrant: bool) {
+        let mut facts = self.facts.lock();
+        for name in names {
+            if are_reentrant {
+                facts.non_reentrant.remove(name);
+            } else {
+                facts.non_reentrant.insert(name.clone());
+            }
+        }
+    }
+
+    /// The actor of a registered agent is about to be started: what earlier ones do is ignored from now on. Returns the number of the
+    /// start.
+    pub(crate) fn begin_life(&self, name: &AgentName) -> u64 {
+        let mut state = self.state.lock();
+        let life = state.next_life();
+        if let Some(agent) = state.agent(name) {
+            agent.life = life;
+        }
+        life
+    }
+
+    /// Gives an agent a new value: later turns use it, turns that have begun keep theirs. Returns its generation; `None` if the agent is
+    /// unknown, or was stopped or got another actor since this one was started.
     pub(in crate::actors) fn set_value(
         self: &Arc<Self>,
         name: &AgentName,
         value: Arc<dyn AgentValue>,
-        actor: ActorRef<AgentMsg>,
+        (actor, life): (ActorRef<AgentMsg>, u64),
     ) -> Option<u64> {
         let mut state = self.state.lock();
         let index = state.index_of(name.host())?;
-        let agent = &mut state.agents[index];
-        agent.actor = Some(actor);
+        let agent = state.agents.in_use_mut(index).filter(|agent| agent.life == life)?;
+        let had_actor = agent.actor.replace(actor).is_some();
+        if let Some(rest) = agent.rest.as_mut().filter(|_| had_actor) {
+            rest.note_restart(self.env.now().monotonic);
+        }
         // Dropped after the lock is released, because its `Drop` is users' code.
         let replaced = std::mem::replace(&mut agent.availability, Availability::Running(value));
         agent.generation += 1;
@@ -65,6 +85,8 @@ impl Scheduler {
         let agent = &mut state.agents[index];
         let since = agent.availability.stopped_since().unwrap_or_else(|| self.env.now().monotonic);
         let replaced = std::mem::replace(&mut agent.availability, Availability::Stopped { since });
+        agent.life = 0;
+        agent.rest = None;
         // Dropping the senders notifies the callers.
         agent.typed_requests.clear();
         self.watch_offline(&mut state, index);
@@ -120,28 +142,32 @@ impl Scheduler {
 
     /// Counts a rebuild of the agent's value.
     pub(in crate::actors) fn note_restart(&self, name: &AgentName, error: &str) {
+        let now = self.env.now().monotonic;
         if let Some(agent) = self.state.lock().agent(name) {
-            agent.restarts += 1;
-            agent.last_error = Some(error.to_owned());
+            agent.history.restarts += 1;
+            agent.history.last_error = Some(error.to_owned());
+            if let Some(rest) = &mut agent.rest {
+                rest.note_restart(now);
+            }
         }
     }
 
     /// The actor that built the agent's last value.
     pub(super) fn actor(&self, agent: usize) -> Option<ActorRef<AgentMsg>> {
-        self.state.lock().agents[agent].actor.clone()
+        self.state.lock().agents.in_use(agent)?.actor.clone()
     }
 
     /// The authority of an agent, also of a stopped one; empty if the agent is unknown.
     pub(in crate::actors) fn authority(&self, name: &str) -> Authority {
         let state = self.state.lock();
-        let agent = state.index_of(name).and_then(|index| state.agents.get(index));
-        agent.map_or(Authority::of([]), |agent| agent.config.authority)
+        let config = state.index_of(name).and_then(|index| state.agents.config(index));
+        config.map_or(Authority::of([]), |config| config.authority)
     }
 
     /// Checks that the last of these dynamic agents can be built, each by the one before it.
     pub(in crate::actors) fn check_dynamic(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
         let state = self.state.lock();
-        let agent = state.index_of(host).and_then(|index| state.agents.get(index));
+        let agent = state.index_of(host).and_then(|index| state.agents.in_use(index));
         let value = agent
             .and_then(|agent| agent.availability.value().cloned())
             .ok_or_else(|| format!("{host} is not there"))?;

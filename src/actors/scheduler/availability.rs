@@ -12,6 +12,8 @@ use super::status::AgentStatus;
 pub(super) enum Availability {
     /// Its value is being built or rebuilt; its turns wait.
     Starting,
+    /// It has neither a value nor an actor, until work comes.
+    Dormant,
     /// Its value takes turns.
     Running(Arc<dyn AgentValue>),
     /// It was rebuilt too often, the last time because of this error. Its turns fail.
@@ -30,7 +32,7 @@ impl Availability {
     pub(super) fn value(&self) -> Option<&Arc<dyn AgentValue>> {
         match self {
             Self::Running(value) => Some(value),
-            Self::Starting | Self::Failed(_) | Self::Stopped { .. } | Self::Ended => None,
+            Self::Starting | Self::Dormant | Self::Failed(_) | Self::Stopped { .. } | Self::Ended => None,
         }
     }
 
@@ -38,7 +40,7 @@ impl Availability {
     pub(super) fn stopped_since(&self) -> Option<Duration> {
         match self {
             Self::Stopped { since } => Some(*since),
-            Self::Starting | Self::Running(_) | Self::Failed(_) | Self::Ended => None,
+            Self::Starting | Self::Dormant | Self::Running(_) | Self::Failed(_) | Self::Ended => None,
         }
     }
 
@@ -46,6 +48,7 @@ impl Availability {
     pub(super) fn status(&self) -> AgentStatus {
         match self {
             Self::Starting => AgentStatus::Starting,
+            Self::Dormant => AgentStatus::Dormant,
             Self::Running(_) | Self::Ended => AgentStatus::Running,
             Self::Failed(error) => AgentStatus::Failed(error.clone()),
             Self::Stopped { .. } => AgentStatus::Stopped,

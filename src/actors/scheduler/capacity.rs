@@ -8,7 +8,9 @@ use tokio::sync::OwnedMutexGuard;
 use crate::env::Mutant;
 use crate::messages::{AgentName, Refusal, TurnId};
 
+use super::agent_queue::AgentQueue;
 use super::availability::Availability;
+use super::rest::Asleep;
 use super::status::AgentLoad;
 use super::{AgentSnapshot, Scheduler};
 
@@ -42,9 +44,10 @@ impl Scheduler {
 
     /// The load of an agent. `Err` is the reason why it takes no work.
     pub(crate) fn load(&self, name: &AgentName) -> Result<AgentLoad, Refusal> {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };
-        let Some(agent) = state.agent(name) else { return Err(unavailable("it is not registered".into())) };
+        let Some(index) = state.index_of(name.host()) else { return Err(unavailable("it is not registered".into())) };
+        let Some(agent) = state.agents.in_use(index) else { return Ok(AgentLoad { is_offline: false, turns: 0 }) };
         if let Availability::Failed(error) = &agent.availability {
             return Err(unavailable(format!("it failed too often: {error}")));
         }
@@ -69,8 +72,20 @@ impl Scheduler {
         turns
     }
 
-    /// All agents at this moment.
+    /// All agents at this moment, but those that sleep.
     pub(crate) fn snapshot(&self) -> Vec<AgentSnapshot> {
-        self.state.lock().agents.iter().map(|agent| agent.snapshot()).collect()
+        self.state.lock().agents.iter().map(AgentQueue::snapshot).collect()
+    }
+
+    /// Whether an agent is dormant and sleeps.
+    pub(crate) fn is_asleep(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        let Some(index) = state.index_of(name) else { return false };
+        state.agents.in_use(index).is_none_or(|agent| matches!(agent.availability, Availability::Dormant))
+    }
+
+    /// The agents that sleep at this moment.
+    pub(crate) fn asleep(&self) -> Vec<AgentSnapshot> {
+        self.state.lock().agents.asleep().map(Asleep::snapshot).collect()
     }
 }

@@ -35,6 +35,13 @@ impl Deadlines {
         Some(first.1)
     }
 
+    /// Takes an agent from the list.
+    pub(super) fn cancel(&mut self, index: usize, of_agent: &mut Option<Duration>) {
+        if let Some(deadline) = of_agent.take() {
+            self.due.remove(&(deadline, index));
+        }
+    }
+
     /// Schedules the next check of an agent that was popped.
     pub(super) fn push(&mut self, index: usize, deadline: Duration) {
         self.due.insert((deadline, index));

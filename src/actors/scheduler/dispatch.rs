@@ -15,6 +15,7 @@ use crate::supervision::runs::wait_for::Waiting;
 use super::agent_queue::{AgentQueue, KnownTurn, Reacquiring};
 use super::availability::Availability;
 use super::grant::Grant;
+use super::in_place;
 use super::permits::{AgentSlot, Permit, SlotWait};
 use super::running::RunningTurn;
 use super::state::{Job, Next, State};
@@ -48,6 +49,7 @@ impl Scheduler {
             running.turn.stop.set(StopReason::Cancelled);
         }
         agent.ready.push_back(ready);
+        self.want(&mut state, index);
         self.watch_offline(&mut state, index);
         state.push_waiting(index);
         self.start_waiting(state);
@@ -61,16 +63,11 @@ impl Scheduler {
 
     /// Ends a worker's turn and returns its next one.
     pub(super) fn next(self: &Arc<Self>, ended: &Job) -> Next {
-        let (index, turn) = (ended.agent, &ended.turn);
         let mut state = self.state.lock();
-        if turn.is_evicted() {
+        if ended.turn.is_evicted() {
             return Next::End;
         }
-        let agent = &mut state.agents[index];
-        agent.reacquiring.retain(|reacquiring| !Arc::ptr_eq(&reacquiring.turn, turn));
-        agent.remove(turn);
-        turn.release();
-        state.push_waiting(index);
+        release(&mut state, ended);
         let next = match self.next_job(&mut state) {
             Some(job) => Next::Run(job),
             None if ended.is_blocking || state.idle_workers.len() >= state.pool.size() => Next::End,
@@ -83,6 +80,17 @@ impl Scheduler {
         self.start_waiting(state);
         self.capacity_changed.notify_waiters();
         next
+    }
+
+    /// Ends a turn whose worker takes no other one from the wait queue.
+    pub(super) fn end(self: &Arc<Self>, ended: &Job) {
+        let mut state = self.state.lock();
+        if ended.turn.is_evicted() {
+            return;
+        }
+        release(&mut state, ended);
+        self.start_waiting(state);
+        self.capacity_changed.notify_waiters();
     }
 
     /// Releases the permit and the slot of a turn that waits.
@@ -120,8 +128,7 @@ impl Scheduler {
     /// Starts what waited for the board's lease.
     pub(crate) fn lease_renewed(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        let waiting = (0..state.agents.len()).filter(|index| state.agents[*index].has_work());
-        for index in waiting.collect::<Vec<_>>() {
+        for index in state.agents.with_work() {
             state.push_waiting(index);
         }
         self.start_waiting(state);
@@ -130,6 +137,7 @@ impl Scheduler {
     /// Starts all turns that can start now. Called after every change that may allow a start.
     pub(super) fn start_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         while let Some(job) = self.next_job(&mut state) {
+            let Some(job) = in_place::keep(job) else { continue };
             let idle = if job.is_blocking { None } else { state.idle_workers.pop() };
             let unassigned = match idle {
                 Some(worker) => worker.send((Arc::clone(self), job)).err().map(|(_, job)| job),
@@ -233,6 +241,15 @@ impl Scheduler {
         self.look_by(state, index, deadline);
         Some(Job { agent: index, turn, value, generation, is_blocking })
     }
+}
+
+/// Releases what an ended turn holds.
+fn release(state: &mut State, Job { agent: index, turn, .. }: &Job) {
+    let agent = &mut state.agents[*index];
+    agent.reacquiring.retain(|reacquiring| !Arc::ptr_eq(&reacquiring.turn, turn));
+    agent.remove(turn);
+    turn.release();
+    state.push_waiting(*index);
 }
 
 /// Acquires what a turn needs to continue, if it is free.

@@ -7,7 +7,9 @@
 //!
 //! - `permits`: the values that a turn holds; dropped, they release themselves.
 //! - `running`, `agent_queue` with `availability`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
-//! - `dispatch`: what runs next, by the rule in `grant`. `worker`: runs turns one after the other.
+//! - `dispatch`: what runs next, by the rule in `grant`. `worker`: runs turns one after the other. `in_place`: a caller that does so itself.
+//! - `entries`, `rest`: where agents are, and what dormant ones are while they sleep. `dormancy` with `phase`, `idle`: how these wake and
+//!   fall asleep.
 //! - `agents`, `offline`, `time_limits`, `deadlines`, `stopping`, `capacity`, `typed_requests`: what else happens to agents and turns.
 //! - `status`: what is reported of them.
 //!
@@ -22,9 +24,15 @@ mod availability;
 mod capacity;
 mod deadlines;
 mod dispatch;
+mod dormancy;
+mod entries;
 mod grant;
+mod idle;
+mod in_place;
 mod offline;
 mod permits;
+mod phase;
+mod rest;
 mod running;
 mod state;
 mod status;
@@ -53,6 +61,8 @@ use super::events::Hub;
 use super::kept_agents::KeptAgents;
 use super::turn::{Turn, TurnError, TurnServices};
 
+pub(crate) use dormancy::{DormantActors, NotStarted};
+pub(crate) use in_place::{InPlace, want, wants_next};
 use state::State;
 pub(crate) use status::{AgentSnapshot, AgentStatus};
 
@@ -66,6 +76,7 @@ pub(crate) struct Scheduler {
     ready_bound: usize,
     offline_after: Duration,
     stuck_after: Duration,
+    sleep_after: Duration,
     /// The services for turns.
     services: TurnServices,
     /// Notified, after `state` is unlocked, when a permit, or room among an agent's ready turns, has become free, or an agent
@@ -73,6 +84,8 @@ pub(crate) struct Scheduler {
     capacity_changed: Notify,
     /// The turns that other boards take, once the board is made.
     elsewhere: OnceLock<Arc<dyn TurnsElsewhere>>,
+    /// The actors of dormant agents, once the board is made.
+    dormant_actors: OnceLock<Arc<dyn DormantActors>>,
     /// Notified when a deadline is added that is earlier than the one for which the watching task sleeps.
     earlier_deadline: Arc<Notify>,
 }
@@ -88,6 +101,8 @@ pub(crate) struct SchedulerConfig {
     pub(crate) offline_after: Duration,
     /// The time after which the permit and slot of a turn that ignores its stop are given to others.
     pub(crate) stuck_after: Duration,
+    /// The time without work after which dormant agents sleep.
+    pub(crate) sleep_after: Duration,
     /// The timeout of finding out the outcome of an effect.
     pub(crate) reconcile_within: Duration,
     /// What may be used in a day.
@@ -118,8 +133,8 @@ impl Scheduler {
 
     /// Panics outside a tokio runtime.
     pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, config: SchedulerConfig) -> Arc<Self> {
-        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within, day_limiter, lease } =
-            config;
+        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, sleep_after, .. } = config;
+        let SchedulerConfig { reconcile_within, day_limiter, lease, .. } = config;
         let kept_agents = Arc::new(KeptAgents::new(Arc::clone(context.storage())));
         Arc::new(Self {
             state: Mutex::new(State::new(permits)),
@@ -129,6 +144,7 @@ impl Scheduler {
             ready_bound,
             offline_after,
             stuck_after,
+            sleep_after,
             services: TurnServices {
                 context: Arc::new(context),
                 hub: Arc::default(),
@@ -139,6 +155,7 @@ impl Scheduler {
             },
             capacity_changed: Notify::new(),
             elsewhere: OnceLock::new(),
+            dormant_actors: OnceLock::new(),
             earlier_deadline: Arc::default(),
         })
     }

@@ -12,7 +12,9 @@ use crate::messages::AgentName;
 use super::Scheduler;
 use super::agent_queue::AgentQueue;
 use super::deadlines::Deadlines;
+use super::entries::Entries;
 use super::permits::Pool;
+use super::rest::Asleep;
 use super::running::RunningTurn;
 
 pub(super) struct State {
@@ -20,12 +22,16 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     pub(super) pool: Pool,
     indexes: HashMap<AgentName, usize>,
-    pub(super) agents: Vec<AgentQueue>,
+    pub(super) agents: Entries,
     /// Agents that may have work and a free slot, in the order in which they asked.
     wait_queue: VecDeque<usize>,
     /// Workers without a turn, at most one for each permit. They hold nothing of the scheduler, so they end with it.
     pub(super) idle_workers: Vec<oneshot::Sender<Assignment>>,
     pub(super) deadlines: Deadlines,
+    /// Dormant agents that are awake, by when they may have been without work for long enough.
+    pub(super) idle: Deadlines,
+    /// The number of starts of agents' actors so far.
+    lives: u64,
 }
 
 /// The message to an idle worker: its next turn, and the scheduler.
@@ -57,16 +63,37 @@ impl State {
             is_closed: false,
             pool: Pool::new(pool),
             indexes: HashMap::default(),
-            agents: Vec::new(),
+            agents: Entries::default(),
             wait_queue: VecDeque::new(),
             idle_workers: Vec::new(),
             deadlines: Deadlines::default(),
+            idle: Deadlines::default(),
+            lives: 0,
         }
     }
 
     pub(super) fn add(&mut self, agent: AgentQueue) {
-        self.indexes.insert(agent.name.clone(), self.agents.len());
-        self.agents.push(agent);
+        let name = agent.name.clone();
+        let index = self.agents.push(agent);
+        self.indexes.insert(name, index);
+    }
+
+    pub(super) fn add_asleep(&mut self, agent: Asleep) {
+        let name = agent.name.clone();
+        let index = self.agents.push_asleep(agent);
+        self.indexes.insert(name, index);
+    }
+
+    /// Makes room for more agents.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.indexes.reserve(more);
+        self.agents.reserve(more);
+    }
+
+    /// The number of a start of an agent's actor; none is given twice, and none is 0.
+    pub(super) fn next_life(&mut self) -> u64 {
+        self.lives += 1;
+        self.lives
     }
 
     /// The index of the agent of this name. Dynamic agents are not found: pass their host.
@@ -74,10 +101,10 @@ impl State {
         self.indexes.get(name).copied()
     }
 
-    /// The agent of this name, or the host of a dynamic one.
+    /// The agent of this name, or the host of a dynamic one, unless it sleeps.
     pub(super) fn agent(&mut self, name: &AgentName) -> Option<&mut AgentQueue> {
         let index = self.index_of(name.host())?;
-        self.agents.get_mut(index)
+        self.agents.in_use_mut(index)
     }
 
     pub(super) fn has_no_waiter(&self) -> bool {

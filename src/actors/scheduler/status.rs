@@ -7,6 +7,8 @@ use crate::messages::AgentName;
 pub(crate) enum AgentStatus {
     /// Its value is being built; its turns wait.
     Starting,
+    /// It is dormant, and sleeps: it has no actor until work comes.
+    Dormant,
     /// It takes turns.
     Running,
     /// It was rebuilt too often; it refuses until it is restarted by hand.

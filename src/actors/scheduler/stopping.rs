@@ -21,7 +21,7 @@ impl Scheduler {
     pub(in crate::actors) fn stop_turn(self: &Arc<Self>, turn: TurnId, agent: &AgentName, why: StopReason) {
         let mut state = self.state.lock();
         let Some(index) = state.index_of(agent.host()) else { return };
-        let agent = &mut state.agents[index];
+        let Some(agent) = state.agents.in_use_mut(index) else { return };
         let Some(known) = agent.turns.get(&turn) else { return };
         let Some(running) = &known.running else {
             agent.turns.remove(&turn);
@@ -50,7 +50,7 @@ impl Scheduler {
         if !agent.remove(running) {
             return;
         }
-        agent.stuck += 1;
+        agent.history.stuck += 1;
         let (name, timeout) = (agent.name.clone(), running.timeout(agent.config.timeout));
         let turn = &running.turn;
         tracing::error!(turn = %turn.ready.id, agent = %name, "turn ignores that it was stopped; its permit is given to others");
@@ -124,9 +124,11 @@ impl Scheduler {
         self.stop_turns(|_| true);
         let end = |agent: &mut AgentQueue| match agent.availability {
             Availability::Running(_) => Some(std::mem::replace(&mut agent.availability, Availability::Ended)),
-            Availability::Starting | Availability::Failed(_) | Availability::Stopped { .. } | Availability::Ended => {
-                None
-            }
+            Availability::Starting
+            | Availability::Dormant
+            | Availability::Failed(_)
+            | Availability::Stopped { .. }
+            | Availability::Ended => None,
         };
         let ended: Vec<_> = self.state.lock().agents.iter_mut().filter_map(end).collect();
         drop(ended);

@@ -89,6 +89,7 @@ impl Scheduler {
 
     /// How long a turn of this agent may run.
     pub(super) fn timeout_of(&self, index: usize, turn: &TurnShared) -> Duration {
-        turn.ready.timeout.unwrap_or_else(|| self.state.lock().agents[index].config.timeout)
+        let usual = || self.state.lock().agents.config(index).map_or(Duration::MAX, |config| config.timeout);
+        turn.ready.timeout.unwrap_or_else(usual)
     }
 }

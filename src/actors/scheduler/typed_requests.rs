@@ -21,7 +21,7 @@ impl Scheduler {
     /// Whether the agent answers typed requests instead of turns of runs; `None` while it has no value.
     pub(crate) fn is_typed(&self, name: &AgentName) -> Option<bool> {
         let state = self.state.lock();
-        let agent = &state.agents[state.index_of(name.as_str())?];
+        let agent = state.agents.in_use(state.index_of(name.as_str())?)?;
         agent.availability.value().map(|value| value.types().is_some())
     }
 
@@ -33,6 +33,7 @@ impl Scheduler {
             if state.is_closed {
                 return Err(Refusal::ShuttingDown);
             }
+            self.want(&mut state, index);
             let agent = &mut state.agents[index];
             if let Some(value) = agent.availability.value()
                 && let Some(slot) = agent.slots.try_acquire(|| None)

@@ -27,6 +27,7 @@ use crate::supervision::runs::queue::EnqueueGuard;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 
 use super::Scheduler;
+use super::in_place::take_kept;
 use super::state::{Job, Next};
 
 /// Starts a worker with its first turn.
@@ -43,10 +44,7 @@ pub(super) fn spawn(scheduler: &Arc<Scheduler>, runtime: &Handle, job: Job) {
 async fn work(scheduler: Arc<Scheduler>, first: Job) {
     let (mut scheduler, mut job) = (scheduler, first);
     loop {
-        let end = match begin(&scheduler, &job) {
-            Ok(turn) => turn.await,
-            Err(panic) => End::Panicked(panic),
-        };
+        let end = run(&scheduler, &job).await;
         match finish(&scheduler, &job, end) {
             // That agent's turns run on a different kind of thread.
             Next::Run(next) if next.is_blocking != job.is_blocking => {
@@ -66,10 +64,33 @@ async fn work(scheduler: Arc<Scheduler>, first: Job) {
     }
 }
 
+/// Takes a turn, and those of its run that are kept for the caller whose task this is. Where no caller polls it any more, none is kept.
+pub(super) async fn in_place(scheduler: Arc<Scheduler>, first: Job) {
+    let mut kept = Some(first);
+    while let Some(job) = kept {
+        let end = run(&scheduler, &job).await;
+        let outcome = report(&scheduler, &job, end);
+        scheduler.end(&job);
+        if let Some(outcome) = outcome {
+            outcome.drain();
+        }
+        kept = take_kept();
+    }
+}
+
+async fn run(scheduler: &Arc<Scheduler>, job: &Job) -> End {
+    match begin(scheduler, job) {
+        Ok(turn) => turn.await,
+        Err(panic) => End::Panicked(panic),
+    }
+}
+
 /// Calls the agent for the turn's future; `Err` is the text of its panic.
 fn begin<'a>(scheduler: &'a Arc<Scheduler>, job: &'a Job) -> Result<Instrumented<PermittedTurn<'a>>, String> {
     let ready = &job.turn.turn.ready;
     let span = tracing::info_span!(
+        // Not of the caller in whose task it may be.
+        parent: None,
         "turn",
         run = %ready.id.run,
         turn = ready.id.number,

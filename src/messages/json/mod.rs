@@ -134,18 +134,25 @@ impl Json {
     }
 
     fn serialize_as_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::with_scratch(|text| {
+            text::write(&self.0, Fields::AsTheyAre, text);
+            serializer.serialize_str(text)
+        })
+    }
+
+    /// Lends an empty text of this thread, which is used again.
+    pub(crate) fn with_scratch<T>(use_text: impl FnOnce(&mut String) -> T) -> T {
         thread_local! {
             static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
         }
         // Taken out, not borrowed: a serializer that serializes another value in between finds an empty scratch.
         let mut text = SCRATCH.take();
         text.clear();
-        text::write(&self.0, Fields::AsTheyAre, &mut text);
-        let serialized = serializer.serialize_str(&text);
+        let result = use_text(&mut text);
         if text.capacity() <= KEPT_SCRATCH {
             SCRATCH.set(text);
         }
-        serialized
+        result
     }
 
     /// Appends the canonical text.

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard_text::{cut, visible};
-use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::messages::Json;
 
+use super::fields::Fields;
+use super::list::List;
 use super::{ChannelValue, State, Tree, channel_value, list_value, tree_value};
 
 /// A place where two states differ, as [`StateChange::between`] finds it.
@@ -81,11 +82,8 @@ pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<StateCha
 }
 
 /// What two maps have under each key of one of them, in order.
-fn both<'a, T>(
-    before: &'a RedBlackTreeMapSync<Arc<str>, T>,
-    after: &'a RedBlackTreeMapSync<Arc<str>, T>,
-) -> Vec<(&'a str, Option<&'a T>, Option<&'a T>)> {
-    let mut keys: Vec<&Arc<str>> = before.keys().chain(after.keys()).collect();
+fn both<'a, T>(before: &'a Fields<T>, after: &'a Fields<T>) -> Vec<(&'a str, Option<&'a T>, Option<&'a T>)> {
+    let mut keys: Vec<&Arc<str>> = before.names().chain(after.names()).collect();
     keys.sort_unstable();
     keys.dedup();
     keys.into_iter().map(|key| (&**key, before.get(key), after.get(key))).collect()
@@ -111,16 +109,11 @@ fn compare_trees(before: &Tree, after: &Tree, place: &mut Vec<String>, found: &m
     }
 }
 
-fn compare_lists(
-    before: &VectorSync<Json>,
-    after: &VectorSync<Json>,
-    place: &mut Vec<String>,
-    found: &mut Vec<StateChange>,
-) {
+fn compare_lists(before: &List, after: &List, place: &mut Vec<String>, found: &mut Vec<StateChange>) {
     if !after.iter().take(before.len()).eq(before.iter()) {
         compare(&list_value(before), &list_value(after), place, found);
     } else if after.len() > before.len() {
-        found.push(at(place, Difference::Appended(after.iter().skip(before.len()).cloned().collect())));
+        found.push(at(place, Difference::Appended(after.iter_from(before.len()).cloned().collect())));
     }
 }
 

@@ -35,17 +35,17 @@ pub(crate) fn compact(deltas: &mut Vec<Delta>, rules: &StateRules) {
     let mut compacted: Vec<(usize, Update)> = Vec::new();
     for (position, write) in kept {
         match compacted.last_mut().filter(|(last, _)| *last == position) {
-            Some((_, update)) => update.push(&write.channel, write.value, write.overwrite),
+            Some((_, update)) => update.push_write(write),
             None => {
                 let mut update = Update::default();
-                update.push(&write.channel, write.value, write.overwrite);
+                update.push_write(write);
                 compacted.push((position, update));
             }
         }
     }
     let turn = |position: usize| deltas[position].turn;
     let compacted =
-        compacted.into_iter().map(|(position, update)| Delta { turn: turn(position), update: Arc::new(update) });
+        compacted.into_iter().map(|(position, update)| Delta { turn: turn(position), update: update.into() });
     *deltas = compacted.collect();
 }
 
@@ -112,7 +112,7 @@ mod tests {
             } else {
                 command.with(channel, value.clone())
             };
-            Delta { turn: TurnId { run: RunId(uuid::Uuid::nil()), number }, update: Arc::new(command.update) }
+            Delta { turn: TurnId { run: RunId(uuid::Uuid::nil()), number }, update: command.update.into() }
         };
         (1..).zip(writes).map(delta).collect()
     }

@@ -1,12 +1,14 @@
 //! The join of concurrent branches (SEMANTICS 6).
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::messages::{Json, TurnId, Update, Write};
+use crate::messages::{Command, Json, TurnId, Update, Write};
 
 use super::{Reducer, State, StateError, StateRules};
 
@@ -16,7 +18,58 @@ pub(crate) struct Delta {
     /// The turn.
     pub turn: TurnId,
     /// Its writes.
-    pub update: Arc<Update>,
+    pub update: Writes,
+}
+
+/// The writes of a [`Delta`]. Those of a turn's command are shared with it, and others are an update of their own; that makes no
+/// difference.
+#[derive(Clone)]
+pub(crate) enum Writes {
+    /// The update of a command.
+    Of(Arc<Command>),
+    /// An update.
+    Own(Arc<Update>),
+}
+
+impl Deref for Writes {
+    type Target = Update;
+
+    fn deref(&self) -> &Update {
+        match self {
+            Self::Of(command) => &command.update,
+            Self::Own(update) => update,
+        }
+    }
+}
+
+impl From<Update> for Writes {
+    fn from(update: Update) -> Self {
+        Self::Own(Arc::new(update))
+    }
+}
+
+impl fmt::Debug for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl PartialEq for Writes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Serialize for Writes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Update::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Writes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Update::deserialize(deserializer).map(Self::from)
+    }
 }
 
 /// Applies the deltas of several writers to what they started from, writer by writer in plan order.
@@ -48,11 +101,16 @@ pub(crate) fn join(
             if writers.len() > 1 {
                 let by = Toucher { writer, turn: delta.turn };
                 for write in delta.update.writes() {
-                    let places = touched.entry(&write.channel).or_default();
                     let clash = if write.overwrite {
-                        places.overwrite(by, &concurrent)
+                        touched.entry(&write.channel).or_default().overwrite(by, &concurrent)
                     } else {
-                        places.touch(rules.schema.reducer(&write.channel)?, &write.value, by, &concurrent)
+                        let reducer = rules.schema.reducer(&write.channel)?;
+                        match reducer {
+                            Reducer::Append | Reducer::Sum | Reducer::Custom(_) => Ok(()),
+                            Reducer::LastValue | Reducer::Merge { .. } => {
+                                touched.entry(&write.channel).or_default().touch(reducer, &write.value, by, &concurrent)
+                            }
+                        }
                     };
                     clash.map_err(|(path, other)| StateError::ConcurrentWrite {
                         place: std::iter::once(write.channel.to_string()).chain(path).collect::<Vec<_>>().join("."),
@@ -72,7 +130,7 @@ pub(crate) fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, b
     let mut last = None;
     for deltas in writers {
         for delta in deltas.iter_mut() {
-            delta.update = Arc::new(delta.update.without(&by.update));
+            delta.update = delta.update.without(&by.update).into();
         }
         last = Some(deltas);
     }
@@ -228,7 +286,7 @@ mod tests {
         let writers: Vec<[Delta; 1]> = commands
             .iter()
             .enumerate()
-            .map(|(n, command)| [Delta { turn: turn(n as u32 + 1), update: Arc::new(command.update.clone()) }])
+            .map(|(n, command)| [Delta { turn: turn(n as u32 + 1), update: command.update.clone().into() }])
             .collect();
         join(&State::default(), &writers, concurrent, &rules())
             .map(|state| state.to_json())
@@ -288,7 +346,7 @@ mod tests {
         let rules = StateRules::new(Schema::open().channel("c", reducer));
         let writing = |values: [&Value; 2]| {
             values.map(|value| {
-                let update = Arc::new(Command::update("c", value.clone()).update);
+                let update = Command::update("c", value.clone()).update.into();
                 [Delta { turn: turn(1), update }]
             })
         };
@@ -309,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_a_person_writes_stands_in_the_place_of_what_writers_wrote_to_the_same_channels() {
-        let delta = |number, command: Command| Delta { turn: turn(number), update: Arc::new(command.update) };
+        let delta = |number, command: Command| Delta { turn: turn(number), update: command.update.into() };
         let mut writers =
             [vec![delta(1, Command::update("x", 1).with("y", 1))], vec![delta(2, Command::update("x", 2))]];
         overwrite(writers.iter_mut(), &delta(3, Command::new().overwrite("x", 9)));

@@ -5,8 +5,10 @@
 
 mod changes;
 mod compact;
+mod fields;
 mod finished;
 mod join;
+mod list;
 mod rules;
 mod runtime;
 mod schema;
@@ -15,32 +17,33 @@ mod stored;
 use std::sync::Arc;
 
 use callboard_text::{cut, did_you_mean, quoted, typo_of, visible};
-use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 pub use changes::{Difference, StateChange};
 pub(crate) use compact::compact;
 pub use finished::FinalState;
-pub(crate) use join::{Delta, join, overwrite};
+pub(crate) use join::{Delta, Writes, join, overwrite};
 pub use rules::StateRules;
 pub(crate) use runtime::{RunFigures, ToolUses};
 pub(crate) use schema::METRICS;
 pub use schema::{Reducer, Schema};
 
+use self::fields::Fields;
+use self::list::List;
 use super::command::Write;
 use super::{Json, TurnId, Update};
 
 /// The values of a run's channels as one turn sees them. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    channels: RedBlackTreeMapSync<Arc<str>, ChannelValue>,
+    channels: Fields<ChannelValue>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum ChannelValue {
     Value(Json),
-    List(VectorSync<Json>),
+    List(List),
     Tree(Tree),
     Sum(Number),
 }
@@ -48,8 +51,8 @@ enum ChannelValue {
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
     Leaf(Json),
-    List(VectorSync<Json>),
-    Object(RedBlackTreeMapSync<Arc<str>, Tree>),
+    List(List),
+    Object(Fields<Tree>),
 }
 
 /// Why an update cannot be applied to a state, or why concurrent writes cannot be joined.
@@ -110,10 +113,10 @@ impl State {
     /// The channels that an update would be the first to write and whose names are likely misspellings of one that the schema
     /// declares or that is held, each with that one. An open schema takes them, so nothing else reports a typo.
     pub fn typos<'a>(&'a self, update: &'a Update, schema: &'a Schema) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let is_known = |channel: &str| schema.declares(channel) || self.channels.contains_key(channel);
+        let is_known = |channel: &str| schema.declares(channel) || self.channels.contains(channel);
         let new = update.writes().iter().map(|write| &*write.channel).filter(move |channel| !is_known(channel));
         new.filter_map(|channel| {
-            let known = schema.declared().chain(self.channels.keys().map(AsRef::as_ref));
+            let known = schema.declared().chain(self.channels.names().map(AsRef::as_ref));
             Some((channel, typo_of(channel, known)?))
         })
     }
@@ -156,10 +159,28 @@ impl State {
                     let before = std::mem::replace(channel, ChannelValue::Value(Json::null()));
                     *channel = reduce(reducer, (!write.overwrite).then_some(before), write, rules)?;
                 }
-                None => self.channels.insert_mut(Arc::clone(&write.channel), reduce(reducer, None, write, rules)?),
+                None => self.channels.insert(Arc::clone(&write.channel), reduce(reducer, None, write, rules)?),
             }
         }
         Ok(())
+    }
+
+    /// Checks that an update can be applied to a state, whatever the state holds. `None` if that depends on what it holds.
+    pub(crate) fn check(update: &Update, rules: &StateRules) -> Option<Result<(), StateError>> {
+        for write in update.writes() {
+            let reducer = match rules.schema.reducer(&write.channel) {
+                Ok(reducer) => reducer,
+                Err(error) => return Some(Err(error)),
+            };
+            match reducer {
+                Reducer::LastValue | Reducer::Append | Reducer::Merge { .. } => {}
+                Reducer::Sum | Reducer::Custom(_) => return None,
+            }
+            if let Err(error) = check_depth(write) {
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(()))
     }
 
     /// The value of a channel, or `None` if it was not written yet.
@@ -173,7 +194,7 @@ impl State {
 
     /// The names of the channels that hold something, sorted.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
-        self.channels.keys().map(AsRef::as_ref)
+        self.channels.names().map(AsRef::as_ref)
     }
 
     /// Returns all channels that hold something as one JSON object, by their names.
@@ -190,19 +211,13 @@ fn reduce(
     write: &Write,
     rules: &StateRules,
 ) -> Result<ChannelValue, StateError> {
-    let refuse = |problem: &str| StateError::BadValue {
-        channel: write.channel.to_string(),
-        value: write.value.to_string().chars().take(80).collect(),
-        problem: problem.to_owned(),
-    };
-    if write.value.is_too_deep() {
-        return Err(refuse("it is nested too deeply"));
-    }
+    let refuse = |problem: &str| bad_value(write, problem);
+    check_depth(write)?;
     Ok(match reducer {
         Reducer::LastValue => ChannelValue::Value(write.value.clone()),
         Reducer::Append => match before {
             Some(ChannelValue::List(items)) => ChannelValue::List(appended(items, &write.value)),
-            _ => ChannelValue::List(appended(VectorSync::new_sync(), &write.value)),
+            _ => ChannelValue::List(appended(List::default(), &write.value)),
         },
         Reducer::Merge { appending, null_keeps } => {
             let before = match before {
@@ -232,10 +247,22 @@ fn reduce(
     })
 }
 
-fn appended(mut items: VectorSync<Json>, value: &Json) -> VectorSync<Json> {
+fn check_depth(write: &Write) -> Result<(), StateError> {
+    if write.value.is_too_deep() { Err(bad_value(write, "it is nested too deeply")) } else { Ok(()) }
+}
+
+fn bad_value(write: &Write, problem: &str) -> StateError {
+    StateError::BadValue {
+        channel: write.channel.to_string(),
+        value: write.value.to_string().chars().take(80).collect(),
+        problem: problem.to_owned(),
+    }
+}
+
+fn appended(mut items: List, value: &Json) -> List {
     match value.value() {
-        Value::Array(more) => more.iter().for_each(|item| items.push_back_mut(Json::from(item.clone()))),
-        _ => items.push_back_mut(value.clone()),
+        Value::Array(more) => more.iter().for_each(|item| items.push(Json::from(item.clone()))),
+        _ => items.push(value.clone()),
     }
     items
 }
@@ -245,24 +272,30 @@ fn merged(before: Tree, value: &Value, rules: Option<(&[Arc<str>], bool)>) -> Tr
     let Value::Object(fields) = value else { return Tree::Leaf(Json::from(value.clone())) };
     let mut object = match before {
         Tree::Object(object) => object,
-        Tree::Leaf(_) | Tree::List(_) => RedBlackTreeMapSync::new_sync(),
+        Tree::Leaf(_) | Tree::List(_) => Fields::default(),
     };
     for (key, field) in fields {
-        let held = object.get(key.as_str());
-        let after = match rules {
-            Some((_, true)) if field.is_null() && held.is_some() => continue,
-            Some((growing, _)) if growing.iter().any(|appending| **appending == **key) => {
-                let items = match held {
-                    Some(Tree::List(items)) => items.clone(),
-                    _ => VectorSync::new_sync(),
-                };
-                Tree::List(appended(items, &Json::from(field.clone())))
-            }
-            _ => merged(held.cloned().unwrap_or_else(|| Tree::Leaf(Json::null())), field, None),
-        };
-        object.insert_mut(key.as_str().into(), after);
+        let held = object.get_mut(key);
+        if field.is_null() && held.is_some() && matches!(rules, Some((_, true))) {
+            continue;
+        }
+        let grows = rules.is_some_and(|(growing, _)| growing.iter().any(|appending| **appending == **key));
+        let merge = |before| if grows { grown(before, field) } else { merged(before, field, None) };
+        match held {
+            // Taken out, so that what only this state has is changed in place.
+            Some(held) => *held = merge(std::mem::replace(held, Tree::Leaf(Json::null()))),
+            None => object.insert(key.as_str().into(), merge(Tree::Leaf(Json::null()))),
+        }
     }
     Tree::Object(object)
+}
+
+fn grown(before: Tree, value: &Value) -> Tree {
+    let items = match before {
+        Tree::List(items) => items,
+        Tree::Leaf(_) | Tree::Object(_) => List::default(),
+    };
+    Tree::List(appended(items, &Json::from(value.clone())))
 }
 
 fn added(sum: &Number, more: &Number) -> Option<Number> {
@@ -279,7 +312,7 @@ fn channel_value(channel: &ChannelValue) -> Value {
     }
 }
 
-fn list_value(items: &VectorSync<Json>) -> Value {
+fn list_value(items: &List) -> Value {
     Value::Array(items.iter().map(|item| item.value().clone()).collect())
 }
 

@@ -294,6 +294,10 @@ fn apply_both(
     let expected = writes.iter().try_for_each(|one| write(&mut after, one, is_strict));
     let applied = state.apply(&update(writes), &rules(is_strict));
     prop_assert_eq!(applied.is_ok(), expected.is_ok(), "{:?}: {:?}", writes, applied);
+    if let Some(checked) = State::check(&update(writes), &rules(is_strict)) {
+        seen.insert(if checked.is_ok() { "accepted by any state" } else { "refused by every state" });
+        prop_assert_eq!(checked, applied);
+    }
     if expected.is_ok() {
         *model = after;
     } else {
@@ -313,6 +317,8 @@ fn writes_are_reduced_and_joined_as_plain_values_are() {
         "refused",
         "refused whole",
         "overwritten",
+        "accepted by any state",
+        "refused by every state",
         "a sum that is not whole",
         "joined side by side",
         "conflict",
@@ -342,7 +348,7 @@ fn writes_are_reduced_and_joined_as_plain_values_are() {
             .iter()
             .enumerate()
             .map(|(number, writer)| {
-                let delta = |writes: &Vec<Written>| Delta { turn: turn(number), update: Arc::new(update(writes)) };
+                let delta = |writes: &Vec<Written>| Delta { turn: turn(number), update: update(writes).into() };
                 writer.updates.iter().map(delta).collect()
             })
             .collect();

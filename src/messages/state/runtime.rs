@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::messages::Json;
 
+use super::fields::Fields;
 use super::schema::METRICS;
 use super::{ChannelValue, Schema, State, Tree};
 
@@ -100,7 +100,7 @@ impl State {
         let mut seen = self.clone();
         if let Some(agent) = previous_agent {
             let fields = match seen.channels.get(CONTEXT) {
-                None => Some(RedBlackTreeMapSync::new_sync()),
+                None => Some(Fields::default()),
                 Some(ChannelValue::Tree(Tree::Object(fields))) => Some(fields.clone()),
                 // The channel was overwritten with a value that is no object.
                 Some(
@@ -108,13 +108,13 @@ impl State {
                 )
                 | Some(ChannelValue::Sum(_)) => None,
             };
-            if let Some(fields) = fields {
-                let fields = fields.insert("previous_agent".into(), Tree::Leaf(Json::from(agent)));
-                seen.channels.insert_mut(CONTEXT.into(), ChannelValue::Tree(Tree::Object(fields)));
+            if let Some(mut fields) = fields {
+                fields.insert("previous_agent".into(), Tree::Leaf(Json::from(agent)));
+                seen.channels.insert(CONTEXT.into(), ChannelValue::Tree(Tree::Object(fields)));
             }
         }
         if let Some(figures) = figures {
-            seen.channels.insert_mut(METRICS.into(), figures.channel());
+            seen.channels.insert(METRICS.into(), figures.channel());
         }
         seen
     }

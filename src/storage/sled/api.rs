@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::ready;
 use tokio::sync::oneshot;
 
+use super::overlay::Stored;
 use super::reads::Reading;
 use super::write_state::Applied;
 use super::writes::{Change, Reply, Request, Write};
@@ -64,7 +65,10 @@ impl Sled {
         read: impl FnOnce(&Reading<'_>) -> Result<T, StorageError>,
     ) -> StorageFuture<T> {
         let result = match &*self.shared.open.read() {
-            Some(Open { db, .. }) => read(&Reading { tree: db, payloads: &self.payloads }),
+            Some(Open { db, .. }) => {
+                let stored = Stored { tree: db, overlay: &self.shared.overlay };
+                read(&Reading { stored, payloads: &self.payloads })
+            }
             None => Err(self.shared.why_stopped()),
         };
         ready(result).boxed()

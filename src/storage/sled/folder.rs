@@ -24,7 +24,7 @@ use super::log_check;
 use crate::storage::StorageError;
 
 /// What helps if `format` is lost: nothing else is in it. A test does it.
-const REWRITE_FORMAT: &str = "if no newer version of callboard has written to it, write the line `callboard store, format 1` into its file `format`";
+const REWRITE_FORMAT: &str = "if no newer version of callboard has written to it, write the line `callboard store, format 2` into its file `format`";
 
 const REMOVE_LOCK: &str = "if no process has the store open, remove it";
 const REMOVE_SYNCED: &str = "remove it, it is made again";
@@ -32,8 +32,9 @@ const REMOVE_SYNCED: &str = "remove it, it is made again";
 /// What helps against a damaged log.
 pub(super) const RESTORE_ADVICE: &str = "restore the folder from a copy, or import an export into a new one";
 
-/// The version of the folder that this program writes, and the newest it reads.
-const FORMAT: u32 = 1;
+/// The version of the folder that this program writes, and the newest it reads. In the first one there were no groups of writes, and a
+/// row had one record.
+const FORMAT: u32 = 2;
 const FORMAT_NAME: &str = "callboard store, format ";
 
 /// sled writes the log in pieces of this many bytes. Its default is 512 KiB; with that, a page with a few long records
@@ -48,6 +49,8 @@ const MAX_SHORT: u64 = 64;
 pub(super) struct Folder {
     path: PathBuf,
     synced: File,
+    /// Whether `format` names an older version.
+    is_older: bool,
 }
 
 /// Keeps other processes out until it is dropped.
@@ -98,17 +101,23 @@ impl Folder {
 
     fn check(path: &Path, disk: &dyn Disk) -> Result<(Self, Synced), String> {
         let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-        let is_new = check_format(path)?;
+        let format = check_format(path)?;
         let mut synced =
             open_own(path, "synced").map_err(|error| cannot_open(path, "synced", &error, REMOVE_SYNCED))?;
         let last = read_synced(&mut synced)?;
         check_log(path, last)?;
         move_others_aside(path).map_err(io("what is in the place of a snapshot or of `conf` cannot be moved"))?;
         remove_unfinished_snapshots(path).map_err(io("an unfinished snapshot cannot be removed"))?;
-        if is_new {
+        if format.is_none() {
             write_format(path, disk).map_err(io("the file `format` cannot be written"))?;
         }
-        Ok((Self { path: path.to_owned(), synced }, last))
+        let is_older = format.is_some_and(|format| format < FORMAT);
+        Ok((Self { path: path.to_owned(), synced, is_older }, last))
+    }
+
+    /// Has older versions of callboard refuse a folder from now on in which they would not find everything.
+    pub(super) fn bring_up_to_date(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        if std::mem::take(&mut self.is_older) { write_format(&self.path, disk) } else { Ok(()) }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -322,8 +331,8 @@ fn moved_name(path: &Path) -> PathBuf {
     names.find_map(|name| Some(path.with_file_name(name)).filter(is_free)).unwrap_or_default()
 }
 
-/// Whether the folder is new. Refuses those of newer programs and of others.
-fn check_format(path: &Path) -> Result<bool, String> {
+/// The version of the folder; `None` if it is new. Refuses those of newer programs and of others.
+fn check_format(path: &Path) -> Result<Option<u32>, String> {
     let mut bytes = Vec::new();
     let text = match File::open(path.join("format")).and_then(|file| file.take(MAX_SHORT).read_to_end(&mut bytes)) {
         Ok(_) => String::from_utf8_lossy(&bytes),
@@ -334,13 +343,13 @@ fn check_format(path: &Path) -> Result<bool, String> {
                      {REWRITE_FORMAT}"
                 ))
             } else {
-                Ok(true)
+                Ok(None)
             };
         }
         Err(error) => return Err(format!("the file `format` cannot be read: {error}; {REWRITE_FORMAT}")),
     };
     match text.trim_end().strip_prefix(FORMAT_NAME).and_then(|version| version.parse::<u32>().ok()) {
-        Some(FORMAT) => Ok(false),
+        Some(format @ 1..=FORMAT) => Ok(Some(format)),
         Some(newer) if newer > FORMAT => Err(format!(
             "it was written by a newer version of callboard (format {newer}; this one reads {FORMAT}): use that version, \
              or export the store with it"

@@ -1,12 +1,13 @@
 //! What the writer has to know of a stream that it has not touched for a while.
 
-use sled::{IVec, Tree};
+use sled::IVec;
 
+use super::overlay::Stored;
 use super::read_error::ReadError;
-use super::rows;
+use super::rows::{self, PayloadRow};
 use crate::storage::recent::Recent;
 use crate::storage::stream_head::StreamHead;
-use crate::storage::{Key, StorageError};
+use crate::storage::{Key, Sequence, StorageError};
 
 /// What is remembered, or was just loaded.
 pub(super) fn remembered<'a, V>(
@@ -20,10 +21,24 @@ pub(super) fn remembered<'a, V>(
     Ok(recent.get(key).expect("it is there or was put there"))
 }
 
-pub(super) fn load_head(tree: &Tree, stream: &Key) -> Result<StreamHead, ReadError> {
-    let mut records = tree.range(rows::record(stream, 0)..=rows::record(stream, u64::MAX)).keys();
-    let sequence = |row: sled::Result<IVec>| rows::number_of(&row?).ok_or(ReadError::from("a row has no number"));
-    let Some(first) = records.next().map(sequence).transpose()? else { return Ok(StreamHead::default()) };
-    let last = records.next_back().map(sequence).transpose()?.unwrap_or(first);
-    Ok(StreamHead { last, purged: first - 1 })
+/// What is stored of a stream; `has_latest` is whether the tree may not have all of it.
+pub(super) fn load_head(stored: Stored<'_>, stream: &Key, has_latest: bool) -> Result<StreamHead, ReadError> {
+    let (mut first, mut last) = (None, 0);
+    let mut read = |row: &[u8], sealed: &IVec| {
+        let begins = rows::number_of(row).ok_or("a row has no number")?;
+        first = first.or(Some(begins));
+        last = begins + PayloadRow::unseal(row, sealed)?.records() - 1;
+        Ok(true)
+    };
+    if has_latest {
+        stored.scan_at_once(rows::records(stream, 0, Sequence::MAX), read)?;
+    } else {
+        // Without what is between them.
+        let mut records = stored.tree.range::<Vec<u8>, _>(rows::records(stream, 0, Sequence::MAX));
+        for end in [records.next(), records.next_back()].into_iter().flatten() {
+            let (row, sealed) = end?;
+            read(&row, &sealed)?;
+        }
+    }
+    Ok(first.map_or_else(StreamHead::default, |first| StreamHead { last, purged: first - 1 }))
 }

@@ -10,8 +10,14 @@
 mod api;
 mod disk;
 mod folder;
+mod gaps;
+mod groups;
+mod joining;
+#[cfg(test)]
+mod later_rows;
 mod loading;
 mod log_check;
+mod overlay;
 mod payloads;
 mod read_error;
 mod reads;
@@ -40,6 +46,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use self::disk::{Disk, SystemDisk};
 use self::folder::{Folder, MovedFiles, RESTORE_ADVICE, SEGMENT, refused};
+use self::overlay::{Overlay, Stored};
 use self::payloads::Payloads;
 use self::row_batch::RowBatch;
 use self::rows::Progress;
@@ -63,11 +70,11 @@ const SLED_UNLOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keeps everything in one folder, which one process at a time can use.
 ///
-/// A short write goes into sled's memory on the caller's thread; one with a long payload, and one that finds others in the
-/// queue, is made by the store's own thread. That thread alone syncs, so no caller waits in an fsync, and many writes share
-/// one. A write is made or enqueued when it is called; while 16,384 others are queued, its future waits for a permit and
-/// enqueues it then. Reads are served on the caller's thread from sled's cache, and from disk if it does not hold the
-/// page.
+/// A short write is made in memory on the caller's thread; one with a long payload, and one that finds others in the
+/// queue, is made by the store's own thread. That thread alone writes to sled and syncs, so no caller waits in an fsync, and many writes
+/// share one. A write is made or enqueued when it is called; while 16,384 others are queued, its future waits for a permit and
+/// enqueues it then. Reads are served on the caller's thread from the last writes and sled's cache, and from disk if they do not
+/// hold the page.
 ///
 /// Dropping the store closes it: everything acknowledged is synced, and the drop waits for that. [`Sled::close`] does the
 /// same without blocking.
@@ -129,7 +136,7 @@ impl Sled {
     }
 
     fn open_on(path: &Path, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
-        let (folder, lock, synced) = Folder::open(path, &*disk)?;
+        let (mut folder, lock, synced) = Folder::open(path, &*disk)?;
         let refuse = |detail: String| refused(path, detail);
         let db = open_sled(path).or_else(|error| open_without_extras(path).ok_or(error)).map_err(refuse)?;
         let stored = db
@@ -149,16 +156,22 @@ impl Sled {
         let progress = next_session(progress);
         let payloads = Payloads::open(path.join("payloads"), Arc::clone(&disk))
             .map_err(|error| refuse(format!("its folder `payloads` cannot be used: {error}")))?;
+        folder
+            .bring_up_to_date(&*disk)
+            .map_err(|error| refuse(format!("the file `format` cannot be written: {error}")))?;
+        groups::apply_left(&db)
+            .map_err(|error| refuse(format!("the file `db` is damaged: {error}; {RESTORE_ADVICE}")))?;
+        let (tree, overlay) = ((*db).clone(), Arc::new(Overlay::default()));
         payloads
-            .remove_unused(|name| row_batch::is_used(&db, name))
+            .remove_unused(|name| row_batch::is_used(Stored { tree: &tree, overlay: &overlay }, name))
             .map_err(|error| refuse(format!("unused files of `payloads` cannot be removed: {error}")))?;
-        let tree = (*db).clone();
-        let staging = Staging::new(RowBatch::new(tree.clone(), payloads.clone()), progress);
+        let staging = Staging::new(RowBatch::new(tree.clone(), Arc::clone(&overlay), payloads.clone()), progress);
         let (requests, waiting) = mpsc::channel();
         let shared = Arc::new(Shared {
             state: Mutex::new(Some(WriteState::new(staging))),
             requests,
             permits: Arc::new(Semaphore::new(QUEUE)),
+            overlay,
             open: RwLock::new(Some(Open { db, _lock: lock })),
             stopped: OnceLock::new(),
             watchers: Watchers::default(),
@@ -194,6 +207,17 @@ impl Sled {
     pub fn buffered_within(self, within: Duration) -> Self {
         if let Some(state) = &mut *self.shared.state.lock() {
             state.buffer_within(within);
+        }
+        self
+    }
+
+    /// Sets how many bytes of the last writes are kept in memory and synced in groups, before they are applied to rows of their own (4 MiB):
+    /// for tests, in which few writes are to get there.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn applied_from(self, bytes: usize) -> Self {
+        if let Some(state) = &mut *self.shared.state.lock() {
+            state.apply_from(bytes);
         }
         self
     }

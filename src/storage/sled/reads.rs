@@ -1,10 +1,9 @@
-//! Reading: on the caller's thread, straight from the tree, which holds every acknowledged write.
+//! Reading: on the caller's thread, from the rows that were written last and from the tree, which hold every acknowledged write.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use sled::{IVec, Tree};
-
+use super::overlay::Stored;
 use super::payloads::Payloads;
 use super::read_error::ReadError;
 use super::rows::{self, Content, PayloadRow};
@@ -14,9 +13,9 @@ use crate::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
 /// How often a read starts over because what it reads is being removed.
 const ATTEMPTS: usize = 8;
 
-/// The tree and the payload files, for one read.
+/// The rows and the payload files, for one read.
 pub(super) struct Reading<'a> {
-    pub(super) tree: &'a Tree,
+    pub(super) stored: Stored<'a>,
     pub(super) payloads: &'a Payloads,
 }
 
@@ -34,20 +33,50 @@ impl Reading<'_> {
 
     fn try_records(&self, stream: &Key, from: Sequence, limit: usize) -> Result<Vec<Record>, ReadError> {
         let mut records: Vec<Record> = Vec::new();
-        for row in self.tree.range(rows::record(stream, from)..=rows::record(stream, u64::MAX)).take(limit) {
-            let (row, sealed) = row?;
-            let sequence = rows::number_of(&row).ok_or("a row has no number")?;
-            if let Some(before) = records.last()
-                && before.sequence + 1 != sequence
-            {
-                let missing = before.sequence + 1;
-                return Err(format!("record {missing} is missing").into());
-            }
-            let payload = self.payload(&row, &sealed).map(|(payload, _)| payload);
-            let payload = payload.map_err(|error| error.about(format_args!("record {sequence}")))?;
-            records.push(Record { sequence, payload });
+        if limit == 0 {
+            return Ok(records);
         }
-        Ok(records)
+        // A row before the first record wanted, which may have that one as well.
+        let mut unreadable = None;
+        self.stored.scan_at_once(rows::records(stream, from, Sequence::MAX), |row, sealed| {
+            let first = rows::number_of(row).ok_or("a row has no number")?;
+            if let Some(error) = unreadable.take_if(|_| first > from) {
+                return Err(error);
+            }
+            unreadable = None;
+            let about = |error: ReadError| error.about(format_args!("record {first}"));
+            let payload_row = match payload_row(row, sealed) {
+                Ok(payload_row) => payload_row,
+                Err(error) if first < from => {
+                    unreadable = Some(about(error));
+                    return Ok(true);
+                }
+                Err(error) => return Err(about(error)),
+            };
+            let mut add = |sequence: Sequence, payload: Arc<[u8]>| {
+                if let Some(before) = records.last()
+                    && before.sequence + 1 != sequence
+                {
+                    return Err(ReadError::from(format!("record {} is missing", before.sequence + 1)));
+                }
+                records.push(Record { sequence, payload });
+                Ok(records.len() < limit)
+            };
+            if let Content::Records(several) = payload_row.content {
+                let wanted = (first..).zip(several.payloads()).skip_while(|(sequence, _)| *sequence < from);
+                for (sequence, payload) in wanted {
+                    if !add(sequence, payload.into())? {
+                        return Ok(false);
+                    }
+                }
+                return Ok(true);
+            }
+            if first < from {
+                return Ok(true);
+            }
+            add(first, self.payload(&payload_row).map_err(about)?)
+        })?;
+        unreadable.map_or(Ok(records), Err)
     }
 
     pub(super) fn streams(
@@ -59,14 +88,16 @@ impl Reading<'_> {
         let prefix = rows::streams_under(prefix.as_bytes());
         let mut names = Vec::new();
         let mut from = after.map_or_else(Vec::new, rows::after_stream).max(prefix.clone());
-        while names.len() < limit
-            && let Some(row) = self.tree.range(from..).next()
-        {
-            let (row, _) = row.map_err(unnamed)?;
-            if !row.starts_with(&prefix) {
-                break;
-            }
-            let stream = rows::stream_of(&row).ok_or("a row has no stream").map_err(unnamed)?;
+        while names.len() < limit {
+            let mut next = None;
+            let read = self.stored.scan((Bound::Included(from), Bound::Unbounded), 1, |row, _| {
+                if row.starts_with(&prefix) {
+                    next = Some(rows::stream_of(row).ok_or("a row has no stream")?);
+                }
+                Ok(false)
+            });
+            read.map_err(unnamed)?;
+            let Some(stream) = next else { break };
             // On to the next stream without passing this one's records.
             from = rows::after_stream(&stream);
             names.push(stream);
@@ -78,7 +109,7 @@ impl Reading<'_> {
         let row = rows::value(key);
         let mut attempt = 1;
         loop {
-            let sealed = self.tree.get(&row).map_err(|error| ReadError::from(error).of(key))?;
+            let sealed = self.stored.get(&row).map_err(|error| error.of(key))?;
             let Some(sealed) = sealed else { return Ok(None) };
             match self.entry(&row, &sealed) {
                 Ok(entry) => return Ok(Some(entry).filter(|entry| !has_expired(entry, clock))),
@@ -102,39 +133,49 @@ impl Reading<'_> {
             Some(_) | None => Bound::Included(prefix.clone()),
         };
         let mut found = Vec::new();
-        let mut rows = self.tree.range::<Vec<u8>, _>((start, Bound::Unbounded));
-        while found.len() < limit
-            && let Some(row) = rows.next()
-        {
-            let (row, sealed) = row.map_err(unnamed)?;
-            if !row.starts_with(&prefix) {
-                break;
-            }
-            let key = rows::key_of(&row).ok_or("a row has no key").map_err(unnamed)?;
-            let entry = match self.entry(&row, &sealed) {
-                Ok(entry) => Some(entry).filter(|entry| !has_expired(entry, clock)),
-                // Its payload file may have been replaced since.
-                Err(ReadError::Damaged(_)) => self.get(&key, clock)?,
-                Err(error) => return Err(error.of(&key)),
-            };
-            found.extend(entry.map(|entry| (key, entry)));
+        if limit == 0 {
+            return Ok(found);
         }
-        Ok(found)
+        let mut failed = None;
+        let read = self.stored.scan((start, Bound::Unbounded), limit, |row, sealed| {
+            if !row.starts_with(&prefix) {
+                return Ok(false);
+            }
+            let key = rows::key_of(row).ok_or("a row has no key")?;
+            let entry = match self.entry(row, sealed) {
+                Ok(entry) => Ok(Some(entry).filter(|entry| !has_expired(entry, clock))),
+                // Its payload file may have been replaced since.
+                Err(ReadError::Damaged(_)) => self.get(&key, clock),
+                Err(error) => Err(error.of(&key)),
+            };
+            match entry {
+                Ok(entry) => found.extend(entry.map(|entry| (key, entry))),
+                Err(error) => failed = Some(error),
+            }
+            Ok(failed.is_none() && found.len() < limit)
+        });
+        read.map_err(unnamed)?;
+        failed.map_or(Ok(found), Err)
     }
 
-    fn entry(&self, row: &[u8], sealed: &IVec) -> Result<Entry, ReadError> {
-        let (value, PayloadRow { revision, expires_at, .. }) = self.payload(row, sealed)?;
+    fn entry(&self, row: &[u8], sealed: &[u8]) -> Result<Entry, ReadError> {
+        let payload_row = payload_row(row, sealed)?;
+        let value = self.payload(&payload_row)?;
+        let PayloadRow { revision, expires_at, .. } = payload_row;
         Ok(Entry { value, revision, expires_at })
     }
 
-    fn payload<'a>(&self, row: &[u8], sealed: &'a [u8]) -> Result<(Arc<[u8]>, PayloadRow<'a>), ReadError> {
-        let payload_row = PayloadRow::unseal(row, sealed)?;
-        let payload = match &payload_row.content {
-            Content::Inline(bytes) => Arc::from(*bytes),
-            Content::File(name) => self.payloads.read(name)?,
-        };
-        Ok((payload, payload_row))
+    fn payload(&self, row: &PayloadRow<'_>) -> Result<Arc<[u8]>, ReadError> {
+        match &row.content {
+            Content::Inline(bytes) => Ok(Arc::from(*bytes)),
+            Content::File(name) => self.payloads.read(name),
+            Content::Records(_) => Err("a value is no records".into()),
+        }
     }
+}
+
+fn payload_row<'a>(row: &[u8], sealed: &'a [u8]) -> Result<PayloadRow<'a>, ReadError> {
+    Ok(PayloadRow::unseal(row, sealed)?)
 }
 
 /// The error of a row whose key is not known.

@@ -1,24 +1,38 @@
-//! The rows of one batch in the making, and all that hangs on a row: its payload file and its expiry.
+//! The rows of one write in the making, and all that hangs on a row: its payload file and its expiry.
 
-use foldhash::HashMap;
-use sled::{Batch, IVec, Tree};
+use std::ops::Bound;
+use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
+use sled::{IVec, Tree};
+
+use super::gaps::Gaps;
+use super::groups::Unwritten;
+use super::loading::load_head;
+use super::overlay::{Changed, Overlay, Stored};
 use super::payloads::{MAX_INLINE, PayloadName, Payloads};
 use super::read_error::ReadError;
 use super::rows::{self, Content, PayloadRow};
 use crate::messages::Timestamp;
+use crate::storage::Key;
+use crate::storage::stream_head::StreamHead;
 
-/// Expired rows that one batch removes at most.
+/// Expired rows that one write removes at most.
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// The tree as the batch will leave it.
+/// The rows as the write will leave them.
 pub(super) struct RowBatch {
     tree: Tree,
+    overlay: Arc<Overlay>,
     payloads: Payloads,
-    /// Rows that this batch changes; `None` removes.
+    /// Rows that this write changes; `None` removes.
     rows: HashMap<Vec<u8>, Option<IVec>>,
-    bytes: usize,
-    /// Whether this batch wrote payload files.
+    /// Rows that this write has looked for in vain.
+    absent: HashSet<Vec<u8>>,
+    gaps: Gaps,
+    /// What earlier writes have changed and is in no group yet.
+    unwritten: Unwritten,
+    /// Whether this write has payload files.
     new_payloads: bool,
     /// Files that may have lost their last reference.
     loose_payloads: Vec<PayloadName>,
@@ -27,71 +41,107 @@ pub(super) struct RowBatch {
 }
 
 impl RowBatch {
-    pub(super) fn new(tree: Tree, payloads: Payloads) -> Self {
+    pub(super) fn new(tree: Tree, overlay: Arc<Overlay>, payloads: Payloads) -> Self {
         Self {
             tree,
+            overlay,
             payloads,
             rows: HashMap::default(),
-            bytes: 0,
+            absent: HashSet::default(),
+            gaps: Gaps::default(),
+            unwritten: Unwritten::default(),
             new_payloads: false,
             loose_payloads: Vec::new(),
             next_expiry: Timestamp::default(),
         }
     }
 
-    pub(super) fn tree(&self) -> &Tree {
-        &self.tree
+    /// What is stored, without the write in the making.
+    pub(super) fn stored(&self) -> Stored<'_> {
+        Stored { tree: &self.tree, overlay: &self.overlay }
     }
 
-    /// Whether the batch changes one row so far, or none.
-    pub(super) fn is_single(&self) -> bool {
-        self.rows.len() <= 1
-    }
-
-    /// Bytes that the batch holds in memory so far.
+    /// About how many bytes of writes are in memory: those that are in no group yet, and those that the tree may not get yet.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.unwritten.len() + self.overlay.young_bytes()
     }
 
-    /// Makes the names of payload files that the batch wrote durable.
+    /// Makes the names of payload files that the write has durable.
     pub(super) fn sync_payload_names(&mut self) -> std::io::Result<()> {
         if std::mem::take(&mut self.new_payloads) { self.payloads.sync_names() } else { Ok(()) }
     }
 
-    /// Changes the tree, all rows at once; false if there was nothing to change.
-    ///
-    /// A single row goes in by itself: sled hands every batch to a thread that writes it to the file at once, which is
-    /// wasted on what does not wait for a sync.
-    pub(super) fn apply(&mut self) -> sled::Result<bool> {
-        self.bytes = 0;
-        if self.is_single() {
-            let only = self.rows.drain().next();
-            return match only {
-                Some((row, Some(sealed))) => self.tree.insert(row, sealed).map(|_| true),
-                Some((row, None)) => self.tree.remove(row).map(|_| true),
-                None => Ok(false),
-            };
+    /// Makes the write, where readers see it; false if there was nothing to change.
+    pub(super) fn apply(&mut self) -> bool {
+        let has_changed = !self.rows.is_empty();
+        if has_changed {
+            self.unwritten.add(self.rows.iter().map(|(row, sealed)| (&**row, sealed.as_deref())));
+            let absent = &self.absent;
+            self.overlay.add(self.rows.drain().map(|(row, sealed)| {
+                let is_new = absent.contains(&row);
+                Changed { row, sealed, is_new }
+            }));
         }
-        let mut batch = Batch::default();
-        for (row, sealed) in self.rows.drain() {
-            match sealed {
-                Some(sealed) => batch.insert(row, sealed),
-                None => batch.remove(row),
-            }
-        }
-        self.tree.apply_batch(batch).map(|()| true)
+        has_changed
     }
 
-    /// A row as the batch leaves it.
-    pub(super) fn row(&self, row: &[u8]) -> Result<Option<IVec>, ReadError> {
-        match self.rows.get(row) {
-            Some(staged) => Ok(staged.clone()),
-            None => Ok(self.tree.get(row)?),
+    /// About how many bytes the young layer takes.
+    pub(super) fn young_bytes(&self) -> usize {
+        self.overlay.young_bytes()
+    }
+
+    /// Has the young layer become the old one.
+    pub(super) fn age(&self) {
+        self.overlay.age();
+    }
+
+    /// What has been written since the last call.
+    pub(super) fn take_unwritten(&mut self) -> Unwritten {
+        std::mem::take(&mut self.unwritten)
+    }
+
+    /// A row as the write leaves it.
+    pub(super) fn row(&mut self, row: &[u8]) -> Result<Option<IVec>, ReadError> {
+        if let Some(staged) = self.rows.get(row) {
+            return Ok(staged.clone());
         }
+        if self.absent.contains(row) {
+            return Ok(None);
+        }
+        let applied = match self.overlay.get_or_applied(row) {
+            Ok(known) => return Ok(known),
+            Err(applied) => applied,
+        };
+        if !self.gaps.have(row, row, applied) {
+            if let Some(sealed) = self.tree.get(row)? {
+                return Ok(Some(sealed));
+            }
+            self.gaps.learn(&self.tree, row);
+        }
+        self.absent.insert(row.to_vec());
+        Ok(None)
+    }
+
+    /// Forgets what an earlier write, which may have been refused, has looked for in vain.
+    pub(super) fn forget_absent(&mut self) {
+        self.absent.clear();
+    }
+
+    /// The head of a stream.
+    pub(super) fn head(&mut self, stream: &Key) -> Result<StreamHead, ReadError> {
+        let Some(applied) = self.overlay.applied_without(stream) else { return load_head(self.stored(), stream, true) };
+        let (first, last) = rows::all_records(stream);
+        if self.gaps.have(&first, &last, applied) {
+            return Ok(StreamHead::default());
+        }
+        let head = load_head(self.stored(), stream, false)?;
+        if head == StreamHead::default() {
+            self.gaps.learn(&self.tree, &first);
+        }
+        Ok(head)
     }
 
     pub(super) fn write(&mut self, row: Vec<u8>, sealed: Option<IVec>) {
-        self.bytes += row.len() + sealed.as_ref().map_or(0, |sealed| sealed.len());
         self.rows.insert(row, sealed);
     }
 
@@ -156,21 +206,25 @@ impl RowBatch {
             return Ok(());
         }
         self.next_expiry = Timestamp::from_millis(u64::MAX);
-        let noted: Vec<_> = self.tree.scan_prefix([rows::EXPIRY]).keys().take(EXPIRED_AT_ONCE).collect();
+        let mut noted = Vec::new();
+        let all = (Bound::Included(vec![rows::EXPIRY]), Bound::Excluded(vec![rows::EXPIRY + 1]));
+        self.stored().scan(all, EXPIRED_AT_ONCE, |note, _| {
+            noted.push(note.to_vec());
+            Ok(noted.len() < EXPIRED_AT_ONCE)
+        })?;
         if noted.len() == EXPIRED_AT_ONCE {
             self.next_expiry = now;
         }
         for note in noted {
-            let note = note.map_err(|error| error.to_string())?;
             let Some((moment, row)) = rows::parse_expiry(&note) else { continue };
             if now < moment {
                 self.next_expiry = moment;
                 break;
             }
-            // The batch may have replaced the value, and with it this note.
+            // The write may have replaced the value, and with it this note.
             if self.row(&note)?.is_some() {
                 self.remove(row.to_vec())?;
-                self.write(note.to_vec(), None);
+                self.write(note, None);
             }
         }
         Ok(())
@@ -184,6 +238,11 @@ impl RowBatch {
 }
 
 /// Whether a row refers to a payload file; in doubt it does.
-pub(super) fn is_used(tree: &Tree, name: &PayloadName) -> bool {
-    tree.scan_prefix(rows::payload_uses(name)).next().is_some()
+pub(super) fn is_used(stored: Stored<'_>, name: &PayloadName) -> bool {
+    let mut is_used = false;
+    let scanned = stored.scan(rows::payload_uses(name), 1, |_, _| {
+        is_used = true;
+        Ok(false)
+    });
+    is_used || scanned.is_err()
 }

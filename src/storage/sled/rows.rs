@@ -3,6 +3,8 @@
 //! One tree, one byte of key in front for the kind of row. A row is a CRC-32 over its key and its body, then the body; the
 //! key is part of the checksum, so a row that turns up under another key is as corrupt as one with a flipped bit.
 
+use std::ops::Bound;
+
 use serde::{Deserialize, Serialize};
 use sled::IVec;
 
@@ -15,6 +17,7 @@ const RECORD: u8 = b's';
 pub(super) const VALUE: u8 = b'v';
 pub(super) const EXPIRY: u8 = b'x';
 const PAYLOAD: u8 = b'p';
+pub(super) const GROUP: u8 = b'g';
 
 /// The store's own row: how far it has got.
 pub(super) const PROGRESS: &[u8] = b"m progress";
@@ -46,6 +49,11 @@ pub(super) fn record(stream: &Key, sequence: Sequence) -> Vec<u8> {
     join(RECORD, &[stream.as_bytes(), &KEY_END, &sequence.to_be_bytes()])
 }
 
+/// The rows before and behind which a stream has none.
+pub(super) fn all_records(stream: &Key) -> (Vec<u8>, Vec<u8>) {
+    (record(stream, 0), record(stream, Sequence::MAX))
+}
+
 /// What sorts after all records of a stream, and before those of the next one.
 pub(super) fn after_stream(stream: &Key) -> Vec<u8> {
     let mut row = record(stream, Sequence::MAX);
@@ -69,8 +77,16 @@ pub(super) fn payload_use(name: &PayloadName, row: &[u8]) -> Vec<u8> {
     join(PAYLOAD, &[name.as_bytes(), row])
 }
 
-pub(super) fn payload_uses(name: &PayloadName) -> Vec<u8> {
-    join(PAYLOAD, &[name.as_bytes()])
+/// All such notes about a payload file.
+pub(super) fn payload_uses(name: &PayloadName) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    // No row begins with a byte that high.
+    (Bound::Included(join(PAYLOAD, &[name.as_bytes()])), Bound::Excluded(join(PAYLOAD, &[name.as_bytes(), &[u8::MAX]])))
+}
+
+/// The rows of a stream that may have a record from one number to another.
+pub(super) fn records(stream: &Key, from: Sequence, to: Sequence) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let first = from.saturating_sub(MAX_RECORDS - 1);
+    (Bound::Included(record(stream, first)), Bound::Included(record(stream, to)))
 }
 
 /// The sequence or position at the end of a row's key.
@@ -86,6 +102,16 @@ pub(super) fn stream_of(row: &[u8]) -> Option<Key> {
 /// The key of a value's row.
 pub(super) fn key_of(row: &[u8]) -> Option<Key> {
     Key::from_bytes(row.get(1..)?)
+}
+
+/// The key of a group of writes.
+pub(super) fn group(number: u64) -> Vec<u8> {
+    join(GROUP, &[&number.to_be_bytes()])
+}
+
+/// Whether a row is a stream's.
+pub(super) fn is_of_stream(row: &[u8]) -> bool {
+    row.first() == Some(&RECORD)
 }
 
 /// The bytes of a row with this body.
@@ -118,6 +144,59 @@ fn checksum(row: &[u8], body: &[u8]) -> u32 {
 pub(super) enum Content<'a> {
     Inline(&'a [u8]),
     File(PayloadName),
+    /// Several records of a stream, of which the row's key names the first.
+    Records(Records<'a>),
+}
+
+/// The most records in one row.
+pub(super) const MAX_RECORDS: u64 = 64;
+
+/// The payloads of records that follow each other: each after its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Records<'a>(&'a [u8]);
+
+impl<'a> Records<'a> {
+    /// The records in these bytes; `None` if they are none.
+    fn of_bytes(bytes: &'a [u8]) -> Option<Self> {
+        let (mut rest, mut count) = (bytes, 0);
+        while !rest.is_empty() {
+            let (length, after) = rest.split_first_chunk::<4>()?;
+            rest = after.get(usize::try_from(u32::from_le_bytes(*length)).ok()?..)?;
+            count += 1;
+        }
+        (1..=MAX_RECORDS).contains(&count).then_some(Self(bytes))
+    }
+
+    /// Writes the payload of a record behind those of others.
+    pub(super) fn push(bytes: &mut Vec<u8>, payload: &[u8]) {
+        bytes.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(payload);
+    }
+
+    /// Records that were written by [`Records::push`].
+    pub(super) fn of_pushed(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Without the first ones; `None` if there is no other.
+    pub(super) fn after(self, count: u64) -> Option<Self> {
+        let mut rest = self.0;
+        for _ in 0..count {
+            let (length, after) = rest.split_first_chunk::<4>()?;
+            rest = after.get(usize::try_from(u32::from_le_bytes(*length)).ok()?..)?;
+        }
+        (!rest.is_empty()).then_some(Self(rest))
+    }
+
+    pub(super) fn payloads(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (length, after) = rest.split_first_chunk::<4>()?;
+            let (payload, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+            rest = after;
+            Some(payload)
+        })
+    }
 }
 
 /// A row with a caller's bytes.
@@ -132,6 +211,7 @@ pub(super) struct PayloadRow<'a> {
 const IN_FILE: u8 = 1;
 const HAS_REVISION: u8 = 2;
 const EXPIRES: u8 = 4;
+const HAS_RECORDS: u8 = 8;
 
 impl<'a> PayloadRow<'a> {
     pub(super) fn seal(&self, row: &[u8]) -> IVec {
@@ -154,6 +234,10 @@ impl<'a> PayloadRow<'a> {
                 flags |= IN_FILE;
                 name.as_bytes()
             }
+            Content::Records(Records(bytes)) => {
+                flags |= HAS_RECORDS;
+                bytes
+            }
         };
         seal(row, &[&[flags], &numbers[..length], content])
     }
@@ -171,12 +255,22 @@ impl<'a> PayloadRow<'a> {
         };
         let revision = number(HAS_REVISION)?.unwrap_or(0);
         let expires_at = number(EXPIRES)?.map(Timestamp::from_millis);
-        let content = if flags & IN_FILE == 0 {
+        let content = if flags & HAS_RECORDS != 0 {
+            Content::Records(Records::of_bytes(rest).ok_or_else(|| "its records cannot be read".to_owned())?)
+        } else if flags & IN_FILE == 0 {
             Content::Inline(rest)
         } else {
             Content::File(PayloadName::from_bytes(rest).ok_or_else(short)?)
         };
         Ok(Self { revision, expires_at, content })
+    }
+
+    /// How many records the row has.
+    pub(super) fn records(&self) -> u64 {
+        match self.content {
+            Content::Inline(_) | Content::File(_) => 1,
+            Content::Records(records) => records.payloads().count() as u64,
+        }
     }
 }
 

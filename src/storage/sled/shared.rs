@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use super::folder::Lock;
+use super::overlay::Overlay;
 use super::write_state::WriteState;
 use super::writes::Request;
 use crate::storage::StorageError;
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) requests: Sender<Request>,
     /// One for each place in the writer's queue.
     pub(super) permits: Arc<Semaphore>,
+    pub(super) overlay: Arc<Overlay>,
     /// Gone once the store is closed.
     pub(super) open: RwLock<Option<Open>>,
     /// Why nothing is acknowledged any more.

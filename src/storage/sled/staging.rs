@@ -1,17 +1,18 @@
-//! One batch in the making: every request is decided here, against what is stored and what the batch already holds.
+//! A write in the making: every request is decided here, against what is stored.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sled::IVec;
 
-use super::loading::{load_head, remembered};
+use super::groups::Unwritten;
+use super::loading::remembered;
 use super::read_error::ReadError;
 use super::row_batch::RowBatch;
-use super::rows::{self, PayloadRow, Progress};
+use super::rows::{self, Content, PayloadRow, Progress};
 use super::writes::Change;
 use crate::messages::Timestamp;
-use crate::storage::codec;
 use crate::storage::recent::Recent;
 use crate::storage::sessions::Sessions;
 use crate::storage::stream_head::StreamHead;
@@ -45,7 +46,10 @@ enum Displaced {
     Live,
 }
 
-/// The writer's knowledge of what is stored, and the batch in the making.
+/// A row with purged records, and the row of those that it has beside them.
+type PurgedRow = (Vec<u8>, Option<(Vec<u8>, IVec)>);
+
+/// What is known of what is stored, and the write in the making.
 pub(super) struct Staging {
     pub(super) rows: RowBatch,
     progress: Progress,
@@ -53,21 +57,20 @@ pub(super) struct Staging {
     /// Revisions of values that are a row and nothing else: no expiry, no payload file. Replacing one needs no look at it.
     plain: Recent<Key, Revision>,
     changes: Vec<storage::Change>,
+    /// Whether records were purged since the young layer has become the old one.
+    has_purged: bool,
     pub(super) sessions: Sessions,
 }
 
 impl Staging {
     pub(super) fn new(rows: RowBatch, progress: Progress) -> Self {
         let (heads, plain) = (Recent::new(HEADS), Recent::new(VALUES));
-        Self { rows, progress, heads, plain, changes: Vec::new(), sessions: Sessions::default() }
-    }
-
-    pub(super) fn progress(&self) -> Progress {
-        self.progress
+        Self { rows, progress, heads, plain, changes: Vec::new(), has_purged: false, sessions: Sessions::default() }
     }
 
     /// Decides about a change and stages it.
     pub(super) fn stage(&mut self, change: Change, now: Timestamp) -> Result<u64, StageError> {
+        self.rows.forget_absent();
         match change {
             Change::Append(append) => self.append(append, now),
             Change::Purge { stream, up_to } => self.purge(&stream, up_to),
@@ -129,11 +132,54 @@ impl Staging {
     }
 
     fn purge(&mut self, stream: &Key, up_to: Sequence) -> Result<u64, StageError> {
-        let removed = self.head(stream)?.purge(up_to);
-        for sequence in removed {
-            self.rows.remove(rows::record(stream, sequence)).map_err(StageError::Broken)?;
+        let mut head = *self.head(stream)?;
+        let removed = head.purge(up_to);
+        if removed.is_empty() {
+            return Ok(0);
         }
+        let is_all = head == StreamHead::default();
+        for (row, rest) in self.rows_to_purge(stream, removed.clone(), is_all)? {
+            self.rows.remove(row).map_err(StageError::Broken)?;
+            if let Some((row, sealed)) = rest {
+                self.rows.write(row, Some(sealed));
+            }
+        }
+        self.has_purged = true;
+        *self.head(stream)? = head;
         Ok(0)
+    }
+
+    /// The rows of a stream's first records up to one, each with the row of the records after that which it has as well.
+    fn rows_to_purge(
+        &self,
+        stream: &Key,
+        purged: RangeInclusive<Sequence>,
+        is_all: bool,
+    ) -> Result<Vec<PurgedRow>, StorageError> {
+        let (first, last) = purged.into_inner();
+        let mut found = Vec::new();
+        let read = self.rows.stored().scan_at_once(rows::records(stream, first, last), |row, sealed| {
+            let begins = rows::number_of(row).unwrap_or(first);
+            let rest = match PayloadRow::unseal(row, sealed) {
+                Ok(PayloadRow { content: Content::Records(records), .. }) => {
+                    (last + 1).checked_sub(begins).and_then(|count| records.after(count))
+                }
+                Ok(_) => None,
+                // It may have records that are to stay.
+                Err(error) if !is_all => return Err(error.into()),
+                Err(_) => None,
+            };
+            let rest = rest.map(|records| {
+                let row = rows::record(stream, last + 1);
+                let content = Content::Records(records);
+                let sealed = PayloadRow { revision: 0, expires_at: None, content }.seal(&row);
+                (row, sealed)
+            });
+            found.push((row.to_vec(), rest));
+            Ok(true)
+        });
+        read.map_err(|error| error.of(stream))?;
+        Ok(found)
     }
 
     fn put(&mut self, put: Put, now: Timestamp) -> Result<u64, StageError> {
@@ -227,23 +273,31 @@ impl Staging {
 
     fn head(&mut self, stream: &Key) -> Result<&mut StreamHead, StorageError> {
         let Self { rows, heads, .. } = self;
-        remembered(heads, stream, || load_head(rows.tree(), stream))
+        remembered(heads, stream, || rows.head(stream))
     }
 
-    // The end of a batch.
+    // The end of a write.
 
-    /// Applies the batch to the tree, where readers see it. Whether anything has changed, and the changes to publish.
-    pub(super) fn apply(&mut self) -> sled::Result<(bool, Vec<storage::Change>)> {
+    /// Makes the write, where readers see it. Whether anything has changed, and the changes to publish.
+    pub(super) fn apply(&mut self) -> (bool, Vec<storage::Change>) {
+        (self.rows.apply(), std::mem::take(&mut self.changes))
+    }
+
+    /// The writes since the last sync, and the progress with the next one. With `ages`, the young layer becomes the old one.
+    pub(super) fn begin_sync(&mut self, ages: bool) -> (Unwritten, Progress) {
         self.heads.turn();
         self.plain.turn();
-        let changes = std::mem::take(&mut self.changes);
-        Ok((self.rows.apply()?, changes))
+        self.progress.sync += 1;
+        if ages {
+            self.rows.age();
+            self.has_purged = false;
+        }
+        (self.rows.take_unwritten(), self.progress)
     }
 
-    /// Writes the progress row after everything applied so far: a log that has this row has what comes before it.
-    pub(super) fn write_progress(&mut self) -> sled::Result<()> {
-        self.progress.sync += 1;
-        self.rows.tree().insert(rows::PROGRESS, codec::encode(&self.progress)).map(drop)
+    /// Whether records were purged since the young layer has become the old one.
+    pub(super) fn has_purged(&self) -> bool {
+        self.has_purged
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! What a write may wait for is the writer's: a permit of the queue, payload files, syncs. A short write that finds the queue
 //! empty waits for none of these and is cheaper than waking a thread, so its caller applies it, in memory, under the lock of
-//! the state. Either way the order in which writes are issued is the order in which they are applied and synced.
+//! the state. Either way the order in which writes are issued is the order in which they are applied and synced. Neither changes
+//! sled's tree: that is the writer's, which syncs many writes in one row (`groups`) and applies them to rows of their own later.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::groups::Unwritten;
 use super::payloads::PayloadName;
+use super::rows::Progress;
 use super::shared::{ENDED, QUEUE, Shared};
 use super::staging::{StageError, Staging};
 use super::writes::{Answer, Change, Request, Write};
@@ -19,6 +22,12 @@ use crate::storage::{SessionInfo, StorageError};
 
 /// Within this time after its acknowledgement a buffered write is on disk, give or take one sync.
 const BUFFERED_FOR: Duration = Duration::from_millis(80);
+
+/// How many bytes of writes are kept in memory before they are applied to the tree.
+pub(super) const LAYER_BYTES: usize = 4 << 20;
+
+/// With so many bytes of writes in memory, a caller does not add to them: its write waits in the queue, whose length is bounded.
+const MAX_BYTES: usize = 16 << 20;
 
 /// How long a caller waits for another one's write before it goes to the queue.
 const LOCK_TIMEOUT: Duration = Duration::from_micros(50);
@@ -32,6 +41,8 @@ pub(super) struct WriteState {
     sync_by: Option<Duration>,
     /// How long what is not to be synced at once may wait for a sync.
     buffered_for: Duration,
+    /// With so many bytes in the young layer, it becomes the old one.
+    layer_bytes: usize,
     /// Answers to what is applied, and true once it is synced.
     for_sync: Vec<Answer>,
     /// Whether something has to be synced that the writer may not know of.
@@ -46,9 +57,18 @@ pub(super) struct WriteState {
 #[derive(Default)]
 pub(super) struct Covered {
     pub(super) answers: Vec<Answer>,
-    /// The number of the sync; `None` if there is nothing to sync.
-    pub(super) sync: Option<u64>,
+    /// What is to be written before the sync; `None` if there is nothing to sync.
+    pub(super) log: Option<Log>,
     pub(super) loose_payloads: Vec<PayloadName>,
+}
+
+/// What is written to the log before a sync. A log that has the progress has what comes before it.
+pub(super) struct Log {
+    /// The writes since the last sync.
+    pub(super) unwritten: Unwritten,
+    pub(super) progress: Progress,
+    /// Whether the young layer has become the old one, with all of these writes.
+    pub(super) has_aged: bool,
 }
 
 impl WriteState {
@@ -61,6 +81,7 @@ impl WriteState {
             timer,
             sync_by,
             buffered_for: BUFFERED_FOR,
+            layer_bytes: LAYER_BYTES,
             for_sync: Vec::new(),
             wants_writer: false,
             has_called: false,
@@ -74,13 +95,12 @@ impl WriteState {
         self.wants_writer = true;
     }
 
-    /// Applies what is staged to the tree, where readers see it.
+    /// Makes the write that is staged, where readers see it.
     pub(super) fn commit(&mut self, shared: &Shared) -> Result<(), String> {
         // Before the rows that refer to them: a crash may leave a file without a row, never a row without its file.
         let names = self.staging.rows.sync_payload_names();
         names.map_err(|error| format!("`payloads` could not be synced: {error}"))?;
-        let applied = self.staging.apply();
-        let (has_changed, changes) = applied.map_err(|error| format!("a batch was not applied: {error}"))?;
+        let (has_changed, changes) = self.staging.apply();
         if has_changed && self.sync_by.is_none() {
             self.sync_by = Some(self.timer.now().monotonic + self.buffered_for);
             self.wants_writer = true;
@@ -89,9 +109,19 @@ impl WriteState {
         Ok(())
     }
 
+    /// Whether the writer has to write before more is added in memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.staging.rows.bytes() >= MAX_BYTES
+    }
+
     /// Sets the time within which writes that are not synced at once are synced.
     pub(super) fn buffer_within(&mut self, within: Duration) {
         self.buffered_for = within - within / 5;
+    }
+
+    /// Sets how many bytes of writes are kept in memory before they are applied to the tree.
+    pub(super) fn apply_from(&mut self, bytes: usize) {
+        self.layer_bytes = bytes;
     }
 
     /// How long until something has to be synced.
@@ -103,16 +133,18 @@ impl WriteState {
         !self.for_sync.is_empty() || self.sync_in() == Some(Duration::ZERO)
     }
 
-    /// Begins a sync: returns what it covers. What is applied from here on is for the next one.
-    pub(super) fn begin_sync(&mut self) -> (Covered, Result<(), String>) {
+    /// Begins a sync: returns what it covers. What is applied from here on is for the next one. If the old layer `is_applied` and the
+    /// young one has grown, that becomes the old one; before the last sync it does in any case, also if there is nothing else to sync.
+    pub(super) fn begin_sync(&mut self, is_applied: bool, is_last: bool) -> Covered {
         let mut covered = Covered { answers: std::mem::take(&mut self.for_sync), ..Covered::default() };
-        if self.sync_by.take().is_none() {
-            return (covered, Ok(()));
+        let young_bytes = self.staging.rows.young_bytes();
+        let has_aged = is_applied && young_bytes >= if is_last { 1 } else { self.layer_bytes };
+        if self.sync_by.take().is_some() || (has_aged && is_last) {
+            covered.loose_payloads = self.staging.rows.take_loose_payloads();
+            let (unwritten, progress) = self.staging.begin_sync(has_aged);
+            covered.log = Some(Log { unwritten, progress, has_aged });
         }
-        covered.loose_payloads = self.staging.rows.take_loose_payloads();
-        let written = self.staging.write_progress().map_err(|error| format!("the log was not written: {error}"));
-        covered.sync = Some(self.staging.progress().sync);
-        (covered, written)
+        covered
     }
 
     /// The writer has woken up and will see what there is to sync.
@@ -150,14 +182,15 @@ impl Shared {
         sessions.ok_or_else(|| self.why_stopped())
     }
 
-    /// Applies a change on this thread and answers it, if it is a short one and the queue is empty; else returns it.
+    /// Applies a change on this thread and answers it, if it is a short one, the queue is empty and memory is not full; else returns it.
     pub(super) fn apply_here(&self, change: Change, now: Timestamp) -> Result<Applied, Change> {
         if !change.is_short() || self.permits.available_permits() < QUEUE {
             return Err(change);
         }
         let Some(mut guard) = self.state.try_lock_for(LOCK_TIMEOUT) else { return Err(change) };
         let Some(state) = guard.as_mut() else { return Err(change) };
-        if self.stopped.get().is_some() || state.is_closing || state.staging.rows.is_expiry_due(now) {
+        if self.stopped.get().is_some() || state.is_closing || state.staging.rows.is_expiry_due(now) || state.is_full()
+        {
             return Err(change);
         }
         let durability = change.durability();

@@ -1,5 +1,6 @@
 //! The store's own thread, on which everything that waits for the disk is done: it writes payload files, takes requests from the
-//! queue, syncs, and answers.
+//! queue, syncs, and answers. It alone changes sled's tree: before each sync it adds what was written to it in groups, and between
+//! syncs it applies what has been written to rows of their own.
 //!
 //! While a sync runs, writes gather; the next one is for all of them. So the number of syncs does not grow with the
 //! number of callers. After a failed sync it is unknown what is on disk: the thread ends, and with it every
@@ -9,26 +10,37 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
 
 use parking_lot::{MappedMutexGuard, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::disk::{Disk, sync_folder};
 use super::folder::{Folder, Synced};
+use super::groups::Groups;
+use super::joining::with_joined_records;
+use super::overlay::{Rows, Stored};
 use super::payloads::{PayloadName, Payloads};
 use super::row_batch::is_used;
+use super::rows;
 use super::shared::{CLOSED, ENDED, Shared};
 use super::staging::StageError;
-use super::write_state::{Covered, WriteState};
+use super::write_state::{Covered, LAYER_BYTES, Log, WriteState};
 use super::writes::{Answer, Request, Write};
 use crate::messages::{Durability, Timestamp};
+use crate::storage::codec;
 
-/// Bounds of one batch. Callers at the front of a long queue are answered between its batches; with one batch for all of them,
+/// The most requests of one batch. Callers at the front of a long queue are answered between its batches; with one batch for all of them,
 /// they would wait for the last.
 const BATCH_REQUESTS: usize = 256;
-const BATCH_BYTES: usize = 8 << 20;
+
+/// How many rows are applied to the tree between two looks at the queue: whoever waits for a sync waits for them. More if the next layer
+/// waits already.
+const APPLIED_AT_ONCE: usize = 8;
+const APPLIED_IF_LATE: usize = 512;
 
 /// What the thread owns.
 pub(super) struct Writer {
@@ -39,6 +51,18 @@ pub(super) struct Writer {
     db: File,
     folder: Folder,
     blobs: HashSet<OsString>,
+    groups: Groups,
+    /// What is being applied to the tree.
+    applying: Option<Applying>,
+}
+
+/// The old layer on its way into the tree.
+struct Applying {
+    rows: Arc<Rows>,
+    /// The last row that was applied.
+    last: Bound<Vec<u8>>,
+    /// The first group that is not of it.
+    end: u64,
 }
 
 /// The answers that wait for one batch.
@@ -58,7 +82,8 @@ impl Writer {
         folder: Folder,
     ) -> io::Result<Self> {
         let db = OpenOptions::new().read(true).write(true).open(folder.path().join("db"))?;
-        Ok(Self { shared, tree, payloads, disk, db, folder, blobs: HashSet::new() })
+        let (blobs, groups) = (HashSet::new(), Groups::default());
+        Ok(Self { shared, tree, payloads, disk, db, folder, blobs, groups, applying: None })
     }
 
     /// Serves until the store is closed or breaks.
@@ -88,32 +113,44 @@ impl Writer {
         let synced = File::open(&settings).and_then(|file| self.disk.sync(&file, &settings));
         synced.map_err(|error| failed("conf", &error))?;
         sync_folder(&*self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
-        self.sync()
+        self.sync(false)
     }
 
     fn serve(&mut self, requests: &Receiver<Request>) -> Result<Option<oneshot::Sender<()>>, String> {
         let mut sync_in = None;
         loop {
-            let first = match sync_in {
-                None => requests.recv().ok(),
-                Some(wait) => match requests.recv_timeout(wait) {
-                    Ok(request) => Some(request),
-                    Err(RecvTimeoutError::Disconnected) => None,
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.sync()?;
-                        sync_in = write_state(&self.shared)?.sync_in();
-                        continue;
+            match self.next(requests, sync_in) {
+                Ok(first) => {
+                    if let Some(closing) = self.batch(first, requests)? {
+                        return Ok(Some(closing));
                     }
-                },
-            };
-            let Some(first) = first else {
-                self.sync()?;
-                return Ok(None);
-            };
-            if let Some(closing) = self.batch(first, requests)? {
-                return Ok(Some(closing));
+                }
+                // It was waited for, or is due already.
+                Err(RecvTimeoutError::Timeout) if self.applying.is_none() || sync_in == Some(Duration::ZERO) => {
+                    self.sync(false)?;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.sync(true)?;
+                    return Ok(None);
+                }
             }
+            self.apply_some()?;
             sync_in = write_state(&self.shared)?.sync_in();
+        }
+    }
+
+    /// Waits for a request until something has to be synced, or not at all while there are rows to apply.
+    fn next(&self, requests: &Receiver<Request>, sync_in: Option<Duration>) -> Result<Request, RecvTimeoutError> {
+        if self.applying.is_some() {
+            return requests.try_recv().map_err(|error| match error {
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            });
+        }
+        match sync_in {
+            Some(wait) => requests.recv_timeout(wait),
+            None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
@@ -143,33 +180,104 @@ impl Writer {
             if taken == 1 {
                 state.staging.rows.remove_expired(now)?;
             }
-            // As its caller would have: a batch of sled's keeps readers out, and only several rows at once need one.
-            if state.staging.rows.is_single() {
-                state.commit(&self.shared)?;
-            }
-            if taken == BATCH_REQUESTS || state.staging.rows.bytes() >= BATCH_BYTES {
+            state.commit(&self.shared)?;
+            if taken == BATCH_REQUESTS || state.is_full() {
                 break;
             }
         }
         self.shared.count_batch(writes);
-        state.commit(&self.shared)?;
         drop(waiting.permit.take());
-        let is_sync_due = state.is_sync_due() || waiting.closing.is_some();
+        let (is_closing, is_full) = (waiting.closing.is_some(), state.is_full());
+        let is_sync_due = state.is_sync_due();
         drop(state);
         waiting.for_apply.drain(..).for_each(Answer::send);
-        if is_sync_due { self.sync() } else { Ok(()) }
+        if is_full {
+            self.apply_rest()?;
+        }
+        if is_sync_due || is_closing || is_full { self.sync(is_closing) } else { Ok(()) }
     }
 
-    /// Makes everything applied so far durable, if it is not, and sends the answers that wait for that.
-    fn sync(&mut self) -> Result<(), String> {
-        let (Covered { answers, sync, loose_payloads }, written) = write_state(&self.shared)?.begin_sync();
-        let synced = written.and_then(|()| match sync {
-            Some(sync) => self.sync_log(sync, &loose_payloads),
+    /// Makes everything written so far durable, if it is not, and sends the answers that wait for that. If it is the last time, the tree
+    /// then has everything in rows of its own.
+    fn sync(&mut self, is_last: bool) -> Result<(), String> {
+        if is_last {
+            self.apply_rest()?;
+        }
+        let is_applied = self.applying.is_none();
+        let Covered { answers, log, loose_payloads } = write_state(&self.shared)?.begin_sync(is_applied, is_last);
+        let synced = match log {
+            Some(log) => self.write_log(log, is_last).and_then(|sync| self.sync_log(sync, &loose_payloads)),
             None => Ok(()),
-        });
+        };
         // Before the answers are dropped: their callers then read the reason.
         synced.inspect_err(|reason| self.shared.stop(reason))?;
         answers.into_iter().for_each(Answer::send);
+        Ok(())
+    }
+
+    /// Adds what was written to the log; the number of the sync that is to follow.
+    fn write_log(&mut self, log: Log, is_last: bool) -> Result<u64, String> {
+        let Log { unwritten, progress, has_aged } = log;
+        let not_written = |error: sled::Error| format!("the log was not written: {error}");
+        self.groups.write(&self.tree, &unwritten).map_err(not_written)?;
+        if has_aged {
+            self.begin_applying()?;
+        }
+        if is_last {
+            self.apply_rest()?;
+        }
+        self.tree.insert(rows::PROGRESS, codec::encode(&progress)).map_err(not_written)?;
+        Ok(progress.sync)
+    }
+
+    /// Begins to apply the old layer, which the groups have.
+    fn begin_applying(&mut self) -> Result<(), String> {
+        let overlay = &self.shared.overlay;
+        let joined = with_joined_records(&overlay.old(), &overlay.take_written_again());
+        let state = write_state(&self.shared)?;
+        // A purge meanwhile has removed the rows that are joined here.
+        if !state.staging.has_purged() {
+            self.shared.overlay.replace_old(joined);
+        }
+        drop(state);
+        let (rows, last) = (self.shared.overlay.old(), Bound::Unbounded);
+        self.applying = Some(Applying { rows, last, end: self.groups.next() });
+        Ok(())
+    }
+
+    /// Applies some rows of the old layer to the tree.
+    fn apply_some(&mut self) -> Result<(), String> {
+        let Some(Applying { rows, last, end }) = &mut self.applying else { return Ok(()) };
+        let is_late = self.shared.overlay.young_bytes() >= LAYER_BYTES;
+        let mut left = if is_late { APPLIED_IF_LATE } else { APPLIED_AT_ONCE };
+        let mut applied = Bound::Unbounded;
+        for (row, sealed) in rows.range::<[u8], _>((last.as_ref().map(Vec::as_slice), Bound::Unbounded)) {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let changed = match sealed {
+                Some(sealed) => self.tree.insert(row, sealed),
+                None => self.tree.remove(row),
+            };
+            changed.map_err(not_applied)?;
+            applied = Bound::Excluded(row.clone());
+        }
+        if left == 0 {
+            *last = applied;
+            return Ok(());
+        }
+        self.groups.remove_before(&self.tree, *end).map_err(not_applied)?;
+        self.applying = None;
+        self.shared.overlay.forget_old();
+        Ok(())
+    }
+
+    /// Applies the rest of the old layer.
+    fn apply_rest(&mut self) -> Result<(), String> {
+        while self.applying.is_some() {
+            self.apply_some()?;
+        }
         Ok(())
     }
 
@@ -184,7 +292,8 @@ impl Writer {
         self.shared.count_sync();
         let noted = self.folder.note_synced(&*self.disk, Synced { sync, db_length });
         noted.map_err(|error| failed("synced", &error))?;
-        for name in loose_payloads.iter().filter(|name| !is_used(&self.tree, name)) {
+        let stored = Stored { tree: &self.tree, overlay: &self.shared.overlay };
+        for name in loose_payloads.iter().filter(|name| !is_used(stored, name)) {
             self.payloads.remove(name);
         }
         Ok(())
@@ -247,6 +356,10 @@ fn stage(
         }
     }
     Ok(true)
+}
+
+fn not_applied(error: sled::Error) -> String {
+    format!("a row was not applied: {error}")
 }
 
 fn failed(file: &str, error: &io::Error) -> String {

@@ -69,8 +69,10 @@ pub(super) enum Queue {
     Start,
     /// To be started when its pause is over or the start in progress has succeeded.
     Pending,
-    /// To stop, or for its stop to end.
-    Stop,
+    /// To stop when those after it are down.
+    Doomed,
+    /// For its stop to end.
+    Stopping,
 }
 
 /// A start that is under way.
@@ -132,7 +134,8 @@ impl Child {
             (Phase::Waiting(Some(_)) | Phase::Starting, Origin::Added | Origin::ByHand | Origin::Restart) => {
                 Some(Queue::Pending)
             }
-            (Phase::Doomed(_) | Phase::Stopping(_), _) => Some(Queue::Stop),
+            (Phase::Doomed(_), _) => Some(Queue::Doomed),
+            (Phase::Stopping(_), _) => Some(Queue::Stopping),
             (Phase::Running | Phase::Down | Phase::Failed, _) => None,
         }
     }

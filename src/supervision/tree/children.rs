@@ -112,28 +112,33 @@ impl Children {
 
     /// Whether children still have to stop.
     pub(super) fn are_stopping(&self) -> bool {
-        self.queued(Queue::Stop).next().is_some()
+        [Queue::Doomed, Queue::Stopping].into_iter().any(|queue| self.queued(queue).next().is_some())
     }
 
     /// Whether children still have to run for the first time with their supervisor; some may have to stop before.
     pub(super) fn are_starting(&self) -> bool {
-        let mut queued = self.queued(Queue::First).chain(self.queued(Queue::Stop));
-        queued.any(|position| self[position].origin == Origin::Initial)
+        let queues = [Queue::First, Queue::Doomed, Queue::Stopping].into_iter();
+        queues.flat_map(|queue| self.queued(queue)).any(|position| self[position].origin == Origin::Initial)
     }
 
     /// The doomed child that stops next: the last one, once nothing after it is still stopping; children without an order do not
     /// wait for each other.
     pub(super) fn next_to_stop(&self, strategy: Strategy) -> Option<(Position, Then)> {
-        let doomed = |position: Position| match *self[position].phase() {
-            Phase::Doomed(then) => Some((position, then)),
-            Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Stopping(_) | Phase::Down | Phase::Failed => {
-                None
-            }
+        let last = |queue| self.queued(queue).next_back();
+        let position = last(Queue::Doomed)?;
+        let waits = match strategy {
+            Strategy::SimpleOneForOne => false,
+            Strategy::OneForOne | Strategy::OneForAll | Strategy::RestForOne => last(Queue::Stopping) > Some(position),
         };
-        let mut queued = self.queued(Queue::Stop).rev();
-        match strategy {
-            Strategy::SimpleOneForOne => queued.find_map(doomed),
-            Strategy::OneForOne | Strategy::OneForAll | Strategy::RestForOne => doomed(queued.next()?),
+        match *self[position].phase() {
+            Phase::Doomed(then) if !waits => Some((position, then)),
+            Phase::Doomed(_)
+            | Phase::Waiting(_)
+            | Phase::Starting
+            | Phase::Running
+            | Phase::Stopping(_)
+            | Phase::Down
+            | Phase::Failed => None,
         }
     }
 
@@ -181,8 +186,13 @@ mod tests {
     use crate::supervision::tree::{ChildSpec, SupervisorSpec};
 
     /// A reference model of the queues: each query walks the list.
-    fn next_to_stop(children: &Children) -> Option<Position> {
-        let leaves = |child: &Child| matches!(child.phase(), Phase::Doomed(_) | Phase::Stopping(_));
+    fn next_to_stop(children: &Children, strategy: Strategy) -> Option<Position> {
+        let has_order = strategy != Strategy::SimpleOneForOne;
+        let leaves = |child: &Child| match child.phase() {
+            Phase::Doomed(_) => true,
+            Phase::Stopping(_) => has_order,
+            _ => false,
+        };
         let (position, last) = children.list.iter().rfind(|(_, child)| leaves(child))?;
         matches!(last.phase(), Phase::Doomed(_)).then_some(*position)
     }
@@ -255,7 +265,10 @@ mod tests {
                         add(&mut children);
                     }
                 }
-                prop_assert_eq!(children.next_to_stop(Strategy::OneForOne).map(|(position, _)| position), next_to_stop(&children));
+                for strategy in [Strategy::OneForOne, Strategy::SimpleOneForOne] {
+                    let next = children.next_to_stop(strategy).map(|(position, _)| position);
+                    prop_assert_eq!(next, next_to_stop(&children, strategy));
+                }
                 for strategy in [Strategy::OneForOne, Strategy::OneForAll] {
                     let mut next = children.next_to_start(strategy);
                     next.sort_unstable();

@@ -102,11 +102,31 @@ impl SupervisorRef {
         }
     }
 
+    /// As [`Self::start_child`], but the request is sent before this returns.
+    pub(crate) fn begin_start(&self, child: ChildSpec) -> impl Future<Output = Result<(), ControlError>> + use<> {
+        self.begin(|reply| Msg::StartChild { child, reply })
+    }
+
+    /// As [`Self::remove_child`], but the request is sent before this returns.
+    pub(crate) fn begin_removal(&self, id: Arc<str>) -> impl Future<Output = Result<(), ControlError>> + use<> {
+        self.begin(|reply| Msg::TerminateChild { id, remove: true, reply })
+    }
+
+    fn begin<F>(&self, build: F) -> impl Future<Output = Result<(), ControlError>> + use<F>
+    where
+        F: FnOnce(Reply) -> Msg,
+    {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.send(build(reply));
+        async move {
+            sent?;
+            answer.await.unwrap_or(Err(ControlError::SupervisorDown { down: Down::Exiting }))
+        }
+    }
+
     /// Sends a request and waits for its answer. A child's timeouts bound the wait.
     async fn request(&self, build: impl FnOnce(Reply) -> Msg) -> Result<(), ControlError> {
-        let (reply, answer) = oneshot::channel();
-        self.send(build(reply))?;
-        answer.await.unwrap_or(Err(ControlError::SupervisorDown { down: Down::Exiting }))
+        self.begin(build).await
     }
 
     pub(super) fn send(&self, message: Msg) -> Result<(), ControlError> {

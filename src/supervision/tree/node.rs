@@ -13,6 +13,9 @@ pub enum ActorState {
     Starting,
     /// Started, and neither stopping nor ended.
     Running,
+    /// It has no actor until work comes for it: an agent of a board that is [dormant](crate::AgentSpec::dormant). A supervisor has no
+    /// such children itself.
+    Dormant,
     /// To be started again by its supervisor, or being started again.
     Restarting {
         /// The wait that is left; zero while it starts or waits for its siblings.
@@ -33,6 +36,7 @@ impl fmt::Display for ActorState {
         match self {
             Self::Starting => f.write_str("starting"),
             Self::Running => f.write_str("running"),
+            Self::Dormant => f.write_str("dormant"),
             Self::Restarting { after: Duration::ZERO } => f.write_str("restarting"),
             Self::Restarting { after } => write!(f, "restarting in {}", Rounded(*after)),
             Self::Stopping => f.write_str("stopping"),

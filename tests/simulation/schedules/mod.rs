@@ -1,6 +1,7 @@
 //! Random swarms under random schedules and faults: every run ends as planned, every command counts once, and nothing is left.
 
 mod boards;
+mod dormant;
 mod people;
 mod plans;
 mod swarm;

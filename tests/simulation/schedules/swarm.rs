@@ -170,12 +170,22 @@ pub(crate) fn board(sim: &Sim) -> Builder {
 
 /// A board with the agents of these depths.
 pub(crate) fn board_with(sim: &Sim, has: impl Fn(usize) -> bool) -> Builder {
+    board_of(sim, has, |agent| agent)
+}
+
+/// A board whose agents sleep soon after their last turns.
+pub(crate) fn dormant_board(sim: &Sim) -> Builder {
+    let idle = Duration::from_millis(1 + sim.below(2_000));
+    board_of(sim, |_| true, AgentSpec::dormant).timings(|timings| timings.sleep_after(idle))
+}
+
+fn board_of(sim: &Sim, has: impl Fn(usize) -> bool, change: impl Fn(AgentSpec) -> AgentSpec) -> Builder {
     let never = BreakerPolicy { threshold: u32::MAX, cooldown: Duration::ZERO, max_cooldown: Duration::ZERO };
     let mut builder = sim.board().breaker(never).pool(3).capacity(|capacity| capacity.run_supervisors(2));
     for depth in (0..DEPTH).filter(|depth| has(*depth)) {
         let effects = sim.effects();
         let agent = move |turn: Turn| follow(turn, effects.clone());
-        builder = builder.with(AgentSpec::new(&format!("a{depth}"), agent).concurrency(3));
+        builder = builder.with(change(AgentSpec::new(&format!("a{depth}"), agent).concurrency(3)));
     }
     builder
 }

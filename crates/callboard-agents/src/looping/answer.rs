@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard::actors::{Reservation, TurnError};
-use callboard::messages::{AgentEvent, Json, ToolCall, Usage};
+use callboard::messages::{AgentEvent, ToolCall, Usage};
 use futures::StreamExt;
 
 use crate::model::{MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
@@ -30,18 +30,19 @@ enum Next {
     Listen,
     /// Another try begins. The reservation of the one before stays spent, because its tokens may have been counted.
     Reserve,
-    Done(Json),
+    Done(Box<Reply>),
 }
 
 impl AgentLoop {
-    /// Asks the model once. Keeps no piece of the answer across an await, because an agent waits here most of the time.
+    /// Asks the model once; `needed` are the tokens of the request and of the longest answer. Keeps no piece of the answer across an await, because an agent waits here most of the time.
     pub(super) fn ask<'a>(
         &'a self,
         host: &'a dyn Host,
         request: ModelRequest,
         needed: u64,
-    ) -> impl Future<Output = Result<Json, TurnError>> + Send + 'a {
-        let most = Usage::of(request.estimated_tokens(), request.max_tokens.into());
+    ) -> impl Future<Output = Result<Reply, TurnError>> + Send + 'a {
+        let answer = u64::from(request.max_tokens);
+        let most = Usage::of(needed.saturating_sub(answer), answer);
         let cost = self.settings.model.prices().map(|prices| prices.of(most));
         let mut request = Box::new(request);
         async move {
@@ -53,7 +54,7 @@ impl AgentLoop {
                 match self.hear(host, event, &mut heard)? {
                     Next::Listen => {}
                     Next::Reserve => heard.reserved = host.reserve(needed, cost).await?,
-                    Next::Done(reply) => return Ok(reply),
+                    Next::Done(reply) => return Ok(*reply),
                 }
             }
             Err(TurnError::transient(format!("model {}: its answer has no end", self.settings.model.name())))
@@ -87,7 +88,7 @@ impl AgentLoop {
                     next = Next::Reserve;
                 }
             }
-            Ok(ModelEvent::Ended(answer)) => return heard.ended(answer).map(Next::Done),
+            Ok(ModelEvent::Ended(answer)) => return Ok(Next::Done(Box::new(heard.ended(answer)))),
             Err(error) => {
                 if let Some(reserved) = heard.reserved.take().filter(|_| error.is_free) {
                     drop(reserved.release());
@@ -115,14 +116,13 @@ impl AgentLoop {
 }
 
 impl Heard {
-    fn ended(&mut self, answer: ModelAnswer) -> Result<Json, TurnError> {
+    fn ended(&mut self, answer: ModelAnswer) -> Reply {
         let ModelAnswer { stop, usage, model, cost, is_estimate } = answer;
         let usage = Usage { cost: cost.unwrap_or_default(), ..usage };
         if let Some(reserved) = self.reserved.take() {
             drop(reserved.settle_by(&model, usage));
         }
         let (text, calls) = (std::mem::take(&mut self.text).into(), std::mem::take(&mut self.calls));
-        let reply = Reply { text, calls, stop, usage, is_estimate, model, cost };
-        Json::of(reply).map_err(|error| TurnError::terminal(format!("the model's answer: {error}")))
+        Reply { text, calls, stop, usage, is_estimate, model, cost }
     }
 }

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::StopReason;
-use callboard::actors::TurnError;
 use callboard::messages::{Action, AgentEvent, Cost, Json, Message, ToolCall, Usage};
 use futures::future::{AbortHandle, AbortRegistration};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::Compacted;
+use crate::model::size_of;
 
 /// The state of a loop: its conversation, what it has used so far, and what it waits for.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +42,8 @@ pub struct LoopContext {
     pub(super) compacted: Option<Compacted>,
     /// Summing up has failed, and is not tried again.
     pub(super) is_left_long: bool,
+    /// The number of messages whose size is known, and that size, so that a long conversation is not measured for each request.
+    measured: (usize, usize),
     /// The ids of all calls. A call with an empty id, or with one of these, receives a new id.
     ids: BTreeSet<Arc<str>>,
 }
@@ -105,13 +106,6 @@ impl Answered {
     }
 }
 
-/// Decodes a recorded step.
-pub(super) fn recorded<T: DeserializeOwned>(value: &Json) -> Result<T, TurnError> {
-    value
-        .parse()
-        .map_err(|error| TurnError::terminal(format!("what the journal has of this step no longer fits: {error}")))
-}
-
 /// What follows an answer of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum After {
@@ -169,9 +163,18 @@ impl LoopContext {
         }
     }
 
+    /// The size of the messages, for the estimate of the next request.
+    pub(super) fn measure(&mut self) -> usize {
+        let (count, size) = self.measured;
+        let new: usize = self.history.iter().skip(count).map(size_of).sum();
+        self.measured = (self.history.len(), size + new);
+        size + new
+    }
+
     /// Replaces the history by one whose older part is summed up.
     pub(super) fn shortened(&mut self, history: Vec<Message>, compacted: Compacted) {
         (self.history, self.begun_at, self.compacted) = (Arc::new(history), 1, Some(compacted));
+        self.measured = (0, 0);
     }
 
     /// Adds the answers of the tools, in the order of their calls.
@@ -221,6 +224,23 @@ mod tests {
         assert_eq!(context.usage, Usage { cost: Cost(14), ..Usage::of(20, 4) });
         assert_eq!((context.tool_calls.len(), context.text()), (1, "fine".to_owned()));
         assert_eq!(context.new_messages().len(), 3);
+    }
+
+    #[test]
+    fn the_size_of_a_conversation_is_that_of_its_messages_also_once_they_were_summed_up() {
+        let mut context = LoopContext::begin(vec![Message::user("go")]);
+        let is_right =
+            |context: &mut LoopContext| context.measure() == context.history.iter().map(size_of).sum::<usize>();
+        for text in ["one", "two", "three"] {
+            context.replied(reply(text, &[("", "x")], StopReason::ToolCalls));
+            assert!(is_right(&mut context));
+            context.answered([(ToolCall::new(text, "x", "{}"), Answered::of("a longer answer"))]);
+            context.answered([(ToolCall::new("more", "x", "{}"), Answered::of(text))]);
+            assert!(is_right(&mut context));
+        }
+        let before = context.measure();
+        context.shortened(vec![Message::user("short"), Message::user("s")], Compacted::default());
+        assert!(is_right(&mut context) && context.measure() < before);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::future::Future;
 
 use callboard::actors::{Turn, TurnError};
-use callboard::messages::{AgentEvent, Command, Json, LoopEnd, Message};
+use callboard::messages::{AgentEvent, Command, LoopEnd, Message};
 use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::AgentLoop;
-use super::context::{After, LoopContext, Reply, recorded};
+use super::context::{After, LoopContext};
 use super::finish::Finish;
 use super::host::Host;
 use super::in_turn::InTurn;
@@ -25,7 +25,7 @@ impl AgentLoop {
     ) -> impl Future<Output = Result<Command, TurnError>> + Send + 'a {
         let context = Mutex::new(LoopContext::begin(messages));
         async move {
-            let finish = self.drive(&InTurn(turn), &context).await;
+            let finish = self.drive(&InTurn::new(turn), &context).await;
             let end = match &finish {
                 Ok(finish) => finish.end(),
                 Err(error) => LoopEnd::Failed(error.to_string().into()),
@@ -59,11 +59,13 @@ impl AgentLoop {
                     self.compact(host, context).boxed().await?;
                 }
                 let asked = match self.next_request(host, context) {
-                    Ok((request, needed)) => host.step("model", self.ask(host, request, needed).boxed()),
+                    Ok((request, needed)) => host.ask_model(self.ask(host, request, needed).boxed()),
                     Err(finish) => return Ok(finish),
                 };
                 let reply = asked.await?;
-                match take(host, context, &reply)? {
+                host.show(reply.usage());
+                let after = context.lock().replied(reply);
+                match after {
                     After::Fail(why) => return Ok(Finish::Failed(why.into())),
                     After::Answer(text) => {
                         if let Some(finish) = self.judged(host, context, &text) {
@@ -79,11 +81,4 @@ impl AgentLoop {
             }
         }
     }
-}
-
-/// Adds a recorded answer of the model.
-fn take(host: &dyn Host, context: &Mutex<LoopContext>, reply: &Json) -> Result<After, TurnError> {
-    let reply = recorded::<Reply>(reply)?;
-    host.show(reply.usage());
-    Ok(context.lock().replied(reply))
 }

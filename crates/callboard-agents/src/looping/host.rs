@@ -11,6 +11,8 @@ use futures::future::BoxFuture;
 
 use crate::tool::ToolScope;
 
+use super::context::{Answered, Reply};
+
 /// Runs a loop. Methods that use an ordinal of a turn take it when they are called, not when their futures are polled: so
 /// repeated attempts find the records, in whatever order answers arrive.
 pub(super) trait Host: Send + Sync {
@@ -24,12 +26,18 @@ pub(super) trait Host: Send + Sync {
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>>;
 
+    /// As [`Host::step`], of a request to the model.
+    fn ask_model<'a>(
+        &'a self,
+        work: BoxFuture<'a, Result<Reply, TurnError>>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>>;
+
     /// As [`Host::step`], of the use of a tool.
     fn use_tool<'a>(
         &'a self,
         name: &'a str,
-        work: BoxFuture<'a, Result<Json, TurnError>>,
-    ) -> BoxFuture<'a, Result<Json, TurnError>>;
+        work: BoxFuture<'a, Result<Answered, TurnError>>,
+    ) -> BoxFuture<'a, Result<Answered, TurnError>>;
 
     /// Carries out the effect of a tool that must not be repeated by itself; `None` if it may have happened, which the model is then
     /// informed about.

@@ -1,23 +1,45 @@
 //! The host of a loop in a turn of a board: its results are journaled.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard::actors::{DelegationError, Reservation, Turn, TurnError};
-use callboard::messages::{AgentEvent, Authority, Command, Cost, Handoffs, Json, Refusal};
+use callboard::messages::{AgentEvent, Authority, Command, Cost, Handoffs, Json, Refusal, TraceParent};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::tool::{Asker, ToolScope};
 
+use super::context::{Answered, Reply};
 use super::host::{Asked, Host, Outside, Permission};
 
 /// A turn of a board.
-pub(super) struct InTurn<'t>(pub(super) &'t Turn);
+pub(super) struct InTurn<'t> {
+    turn: &'t Turn,
+    /// Boxed, because an agent has it while it waits for its model.
+    names: OnceLock<Box<Names>>,
+}
+
+/// What follows from the turn and is needed for each request and each use of a tool.
+struct Names {
+    id: String,
+    trace_parent: TraceParent,
+}
+
+impl<'t> InTurn<'t> {
+    pub(super) fn new(turn: &'t Turn) -> Self {
+        Self { turn, names: OnceLock::new() }
+    }
+
+    fn names(&self) -> &Names {
+        let names = || Names { id: self.turn.id().to_string(), trace_parent: self.turn.trace_parent() };
+        self.names.get_or_init(|| Box::new(names()))
+    }
+}
 
 impl Host for InTurn<'_> {
     fn show(&self, event: AgentEvent) {
-        self.0.show(event);
+        self.turn.show(event);
     }
 
     fn step<'a>(
@@ -25,15 +47,22 @@ impl Host for InTurn<'_> {
         name: &'a str,
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>> {
-        self.0.step(name, work).boxed()
+        self.turn.step(name, work).boxed()
+    }
+
+    fn ask_model<'a>(
+        &'a self,
+        work: BoxFuture<'a, Result<Reply, TurnError>>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        self.turn.step("model", work).boxed()
     }
 
     fn use_tool<'a>(
         &'a self,
         name: &'a str,
-        work: BoxFuture<'a, Result<Json, TurnError>>,
-    ) -> BoxFuture<'a, Result<Json, TurnError>> {
-        self.0.use_tool(name, work).boxed()
+        work: BoxFuture<'a, Result<Answered, TurnError>>,
+    ) -> BoxFuture<'a, Result<Answered, TurnError>> {
+        self.turn.use_tool(name, work).boxed()
     }
 
     fn effect<'a>(
@@ -42,7 +71,7 @@ impl Host for InTurn<'_> {
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Option<Json>, TurnError>> {
         let Outside { action, on_unknown, before, reconcile } = effect;
-        let outside = self.0.effect(&action.action).target(&action.target).arguments(&action.arguments).of_tool();
+        let outside = self.turn.effect(&action.action).target(&action.target).arguments(&action.arguments).of_tool();
         let outside = match on_unknown {
             Some(on_unknown) => outside.on_unknown(on_unknown),
             None => outside,
@@ -51,12 +80,12 @@ impl Host for InTurn<'_> {
     }
 
     fn ask(&self, _: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>> {
-        self.0.people().ask(question).boxed()
+        self.turn.people().ask(question).boxed()
     }
 
     fn approve(&self, _: &Arc<str>, asked: Asked) -> BoxFuture<'_, Result<Permission, TurnError>> {
         let Asked { action, each_time, rationale } = asked;
-        let people = self.0.people().because(rationale);
+        let people = self.turn.people().because(rationale);
         let asked = if each_time { people.approve_each_time(action).boxed() } else { people.approve(action).boxed() };
         async move {
             match asked.await {
@@ -79,7 +108,7 @@ impl Host for InTurn<'_> {
         task: &str,
         input: Option<Json>,
     ) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>> {
-        let delegation = self.0.delegate(to, task);
+        let delegation = self.turn.delegate(to, task);
         let delegation = match input {
             Some(input) => delegation.input(input),
             None => delegation,
@@ -95,11 +124,11 @@ impl Host for InTurn<'_> {
     }
 
     fn now(&self) -> Option<Duration> {
-        Some(self.0.now())
+        Some(self.turn.now())
     }
 
     fn reserve(&self, tokens: u64, cost: Option<Cost>) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
-        self.0.reserve_priced(tokens, cost).map(|reserved| reserved.map(Some)).boxed()
+        self.turn.reserve_priced(tokens, cost).map(|reserved| reserved.map(Some)).boxed()
     }
 
     fn make_agent(
@@ -109,9 +138,9 @@ impl Host for InTurn<'_> {
         is_change: bool,
     ) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
         let made = if is_change {
-            self.0.agents().change(name, draft).boxed()
+            self.turn.agents().change(name, draft).boxed()
         } else {
-            self.0.agents().make(name, draft).boxed()
+            self.turn.agents().make(name, draft).boxed()
         };
         async move {
             match made.await {
@@ -126,7 +155,7 @@ impl Host for InTurn<'_> {
     }
 
     fn keep_agent(&self, name: &str, draft: Json) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
-        let kept = self.0.agents().keep(name, draft);
+        let kept = self.turn.agents().keep(name, draft);
         async move {
             match kept.await {
                 Ok(_) => Ok(Ok(())),
@@ -144,44 +173,48 @@ impl Host for InTurn<'_> {
     }
 
     fn authority(&self) -> Authority {
-        self.0.authority()
+        self.turn.authority()
     }
 
     fn key(&self, name: &str) -> Arc<str> {
-        format!("{}/{name}", self.0.id()).into()
+        [&*self.names().id, "/", name].concat().into()
     }
 
     fn scope(&self, name: &str) -> ToolScope {
         ToolScope {
             key: self.key(name),
-            context: Some(self.0.context().clone()),
-            turn: Some(self.0.for_programs()),
+            context: Some(self.turn.context().clone()),
+            turn: Some(self.turn.for_programs()),
             variables: None,
-            trace_parent: Some(self.0.trace_parent()),
-            asker: Some(Asker { agent: self.0.agent().clone(), turn: self.0.id(), is_tainted: self.0.is_tainted() }),
+            trace_parent: Some(self.names().trace_parent.clone()),
+            asker: Some(Asker {
+                agent: self.turn.agent().clone(),
+                turn: self.turn.id(),
+                is_tainted: self.turn.is_tainted(),
+            }),
         }
     }
 
     fn is_tainted(&self) -> bool {
-        self.0.is_tainted()
+        self.turn.is_tainted()
     }
 
     fn taint(&self, source: &str) {
-        self.0.taint(source);
+        self.turn.taint(source);
     }
 
     fn handoffs(&self) -> Handoffs {
-        self.0.task().handoffs
+        self.turn.task().handoffs
     }
 
     fn check_handoff(&self, command: &Command) -> BoxFuture<'_, Result<Option<Refusal>, TurnError>> {
-        self.0.check_handoff(command).boxed()
+        self.turn.check_handoff(command).boxed()
     }
 
     fn handed_over(&self) -> Json {
         // The previous agent is passed separately, and models do not need the run's figures.
-        let state = self.0.written().to_json();
-        let previous = self.0.previous_agent();
+        let state = self.turn.written().to_json();
+        let previous = self.turn.previous_agent();
         serde_json::json!({ "previous_agent": previous, "state": state }).into()
     }
 }

@@ -28,8 +28,8 @@ impl AgentLoop {
             return Err(Finish::IterationLimit);
         }
         context.iteration += 1;
-        let request = self.request(host, &context);
-        let needed = request.estimated_tokens() + u64::from(request.max_tokens);
+        let (messages, request) = (context.measure(), self.request(host, &context));
+        let needed = request.estimated_tokens_with(messages) + u64::from(request.max_tokens);
         let used = context.usage.total();
         if let Some(budget) = self.settings.token_budget.filter(|budget| used + needed > *budget) {
             let why = format!(

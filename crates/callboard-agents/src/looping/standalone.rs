@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::tool::ToolScope;
 
+use super::context::{Answered, Reply};
 use super::host::{Asked, Host, Outside, Permission};
 
 /// A loop without a board: its events are a stream, and the holder of its handle decides and answers.
@@ -68,11 +69,18 @@ impl Host for Alone {
         work
     }
 
+    fn ask_model<'a>(
+        &'a self,
+        work: BoxFuture<'a, Result<Reply, TurnError>>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        work
+    }
+
     fn use_tool<'a>(
         &'a self,
         _: &'a str,
-        work: BoxFuture<'a, Result<Json, TurnError>>,
-    ) -> BoxFuture<'a, Result<Json, TurnError>> {
+        work: BoxFuture<'a, Result<Answered, TurnError>>,
+    ) -> BoxFuture<'a, Result<Answered, TurnError>> {
         work
     }
 

@@ -1,7 +1,7 @@
 //! One use of a tool: as a step that may be repeated, or as an effect that must not be.
 
 use callboard::actors::TurnError;
-use callboard::messages::{Action, EffectClass, Intent, Json, Reconciled};
+use callboard::messages::{Action, EffectClass, Intent, Json, Reconciled, ToolCall};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use crate::meta::MetaTool;
 use crate::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 
 use super::AgentLoop;
-use super::context::{Answered, LoopContext, recorded};
+use super::context::{Answered, LoopContext};
 use super::host::{Host, Outside};
 use super::text::{cut, words};
 
@@ -20,14 +20,16 @@ impl AgentLoop {
         host: &'a dyn Host,
         context: &Mutex<LoopContext>,
         position: usize,
-        name: &str,
+        call: &ToolCall,
         action: Action,
     ) -> BoxFuture<'a, Result<Answered, TurnError>> {
-        let Some(entry) = self.settings.tools.get(name) else {
+        let Some(entry) = self.settings.tools.get(&call.name) else {
             return ready(Ok(Answered::error("the tool is gone"))).boxed();
         };
-        // Arguments that people have changed are checked again.
-        if let Err(error) = entry.check(&action.arguments) {
+        // Those of the call were checked when it was judged; people may have changed them.
+        if action.arguments != call.arguments
+            && let Err(error) = entry.check(&action.arguments)
+        {
             return ready(Ok(Answered::error(error.0))).boxed();
         }
         let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
@@ -36,24 +38,24 @@ impl AgentLoop {
         let turn = scope.turn.filter(|_| may_delegate);
         let scope = ToolScope { turn, variables: self.settings.grant.variables(), ..scope };
         let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
-        let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
+        let work = async move { tainted(entry, used(host, entry, arguments, in_scope).await) };
         let may_repeat = self.settings.idempotent.contains(&entry.spec.name);
         if may_repeat || entry.class(&action.arguments) != EffectClass::Once {
-            let step = host.use_tool(&entry.spec.name, work.boxed());
-            return async move { recorded(&step.await?) }.boxed();
+            return host.use_tool(&entry.spec.name, work.map(Ok).boxed());
         }
         let arguments = action.arguments.clone();
         let before = entry.tool.before(arguments.clone()).boxed();
         let reconcile = move |intent: Intent| async move {
             let found = entry.tool.reconcile(intent, arguments, scope).await;
             Ok(match found.map_err(|error| TurnError::transient(error.0))? {
-                Reconciled::Done(output) => Reconciled::Done(kept(entry, answered(&entry.spec, output))?),
+                Reconciled::Done(output) => Reconciled::Done(kept(&tainted(entry, answered(&entry.spec, output)))?),
                 Reconciled::NotDone => Reconciled::NotDone,
                 Reconciled::Unknown => Reconciled::Unknown,
             })
         };
         let (on_unknown, reconcile) = (entry.spec.on_unknown, Box::new(|intent| reconcile(intent).boxed()));
-        let done = host.effect(Outside { action, on_unknown, before, reconcile }, work.boxed());
+        let work = work.map(|answered| kept(&answered)).boxed();
+        let done = host.effect(Outside { action, on_unknown, before, reconcile }, work);
         let name = &entry.spec.name;
         async move {
             Ok(match done.await? {
@@ -68,10 +70,14 @@ impl AgentLoop {
     }
 }
 
+/// An answer, which is untrusted if all of the tool's are.
+fn tainted(entry: &Entry, answered: Answered) -> Answered {
+    Answered { is_untrusted: answered.is_untrusted || entry.spec.is_untrusted, ..answered }
+}
+
 /// An answer in the form that is journaled.
-fn kept(entry: &Entry, answered: Answered) -> Result<Json, TurnError> {
-    let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
-    Json::of(Answered { is_untrusted, ..answered }).map_err(|error| TurnError::terminal(error.to_string()))
+fn kept(answered: &Answered) -> Result<Json, TurnError> {
+    Json::of(answered).map_err(|error| TurnError::terminal(error.to_string()))
 }
 
 fn answered(spec: &ToolSpec, ToolOutput { text, is_untrusted }: ToolOutput) -> Answered {

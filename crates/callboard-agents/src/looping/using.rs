@@ -187,7 +187,7 @@ impl AgentLoop {
         match one {
             Use::Answer(answered) => ready(Ok(answered)).boxed(),
             Use::AfterPermission(action, _) | Use::Tool(action, _) => {
-                self.use_tool(host, context, position, &call.name, action)
+                self.use_tool(host, context, position, call, action)
             }
             Use::Ask(meta::AskUser { question, choices }) => {
                 let asked: Json = if choices.is_empty() {

@@ -6,7 +6,7 @@ use callboard::messages::Presence;
 use callboard::supervision::tree::TreeNode;
 use maud::{Markup, html};
 
-use super::agents::{at_work, breaker_line, node};
+use super::agents::{at_work, breaker_line, node, status};
 use super::pages::{self, Reader, segment};
 use super::run::because;
 use super::run::texts::{cut_lines, line, lines, shown_time};
@@ -47,7 +47,7 @@ async fn shown(context: &Context, caller: &Caller, name: &str) -> Result<Markup,
     Ok(html! {
         p.under { a href="/agents" { "All agents" } }
         h1.title { bdi { (line(name, MAX_NAME)) } }
-        (state(presence.as_ref(), error.is_some()))
+        (state(presence.as_ref(), error.is_some(), agents.is_asleep(name)))
         @if let Some(text) = files.descriptions.get(name) { p dir="auto" { (lines(text, MAX_TEXT)) } }
         (at_work(&agents.turns(name), 0.0))
         (breaker_line(agents.breaker(name)))
@@ -66,11 +66,11 @@ async fn shown(context: &Context, caller: &Caller, name: &str) -> Result<Markup,
     })
 }
 
-fn state(presence: Option<&Presence>, has_failed: bool) -> Markup {
+fn state(presence: Option<&Presence>, has_failed: bool, is_asleep: bool) -> Markup {
     let (words, tone) = match presence {
         _ if has_failed => ("failed", "bad"),
-        Some(presence) if presence.is_available => ("running", "good"),
-        Some(_) | None => ("stopped", "dim"),
+        Some(presence) => status(presence, is_asleep),
+        None => ("stopped", "dim"),
     };
     html! {
         p.under {

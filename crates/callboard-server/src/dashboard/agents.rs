@@ -189,7 +189,8 @@ async fn contents(context: &Context, caller: &Caller, listing: &Listing) -> Mark
                     @let agents = context.board.agents();
                     @let tokens = figures.value("callboard_tokens_total", name);
                     @let work = html! { (at_work(&agents.turns(name), tokens)) (breaker_line(agents.breaker(name))) };
-                    (agent(presence, description(name), is_built_in(name), &work))
+                    @let status = status(presence, agents.is_asleep(name));
+                    (agent(presence, status, description(name), is_built_in(name), &work))
                 }
             }
             @if roster.len() > MAX_AGENTS { p.dim { "The first " (MAX_AGENTS) " of " (roster.len()) " agents are shown." } }
@@ -244,9 +245,23 @@ pub(super) fn at_work(turns: &[TurnId], tokens: f64) -> Markup {
     }
 }
 
-fn agent(presence: &Presence, description: Option<&str>, is_built_in: bool, work: &Markup) -> Markup {
+/// The word for what an agent that has announced itself does, and its tone.
+pub(super) fn status(presence: &Presence, is_asleep: bool) -> (&'static str, &'static str) {
+    match (presence.is_available, is_asleep) {
+        (true, true) => ("dormant", "dim"),
+        (true, false) => ("running", "good"),
+        (false, _) => ("stopped", "dim"),
+    }
+}
+
+fn agent(
+    presence: &Presence,
+    (state, tone): (&str, &str),
+    description: Option<&str>,
+    is_built_in: bool,
+    work: &Markup,
+) -> Markup {
     let name = presence.agent.as_str();
-    let (state, tone) = if presence.is_available { ("running", "good") } else { ("stopped", "dim") };
     let announced = presence.role.iter().chain(&presence.capabilities).chain(&presence.projects);
     let announced: Vec<String> = announced.map(|text| line(text, MAX_NAME)).collect();
     html! {
@@ -288,7 +303,7 @@ pub(super) fn node(tree: &TreeNode, left: &mut usize) -> Markup {
         ActorState::Running => "good",
         ActorState::Failed => "bad",
         ActorState::Starting | ActorState::Restarting { .. } => "warn",
-        ActorState::Stopping | ActorState::Stopped => "dim",
+        ActorState::Stopping | ActorState::Stopped | ActorState::Dormant => "dim",
     };
     html! {
         li {

@@ -77,7 +77,8 @@ mod tests {
         let (links, begin) = (Links::default(), Timestamp::from_millis(1_000));
         let token = || Caller::owner().token();
         let secret = links.make(token(), begin).unwrap();
-        assert_eq!(links.take(&secret.replace('a', "b"), begin).is_some(), !secret.contains('a'));
+        let first = if secret.starts_with('a') { "b" } else { "a" };
+        assert_eq!(links.take(&format!("{first}{}", &secret[1..]), begin), None, "it is another one");
         assert_eq!(links.take(&secret, begin + LIFETIME.saturating_sub(Duration::from_millis(1))), Some(token()));
         assert_eq!(links.take(&secret, begin), None, "it was used");
         let late = links.make(token(), begin).unwrap();

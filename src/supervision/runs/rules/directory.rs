@@ -35,6 +35,11 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
     /// The approval policy's answer for an agent's action.
     fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent;
 
+    /// Whether the approval policy allows all actions of a kind, so that it need not be asked about each.
+    fn allows_all(&self, _: ActionKind) -> bool {
+        false
+    }
+
     /// Whether the agent's mode is one in which it only analyses.
     fn only_analyses(&self, _: &AgentName) -> bool {
         false

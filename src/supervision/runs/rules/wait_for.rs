@@ -1,18 +1,29 @@
 //! The wait-for graph over all runs (SEMANTICS 4). An edge that would close a cycle is found before it is added.
 
 use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 
 use foldhash::HashMap;
 
 use crate::messages::{AgentName, RequestId, TurnId, Wait};
 
 /// A turn, or the single slot of an agent that does not take a second turn while one of its turns waits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// A turn of an agent.
     Turn(TurnId, AgentName),
     /// A non-reentrant agent's slot.
     Slot(AgentName),
+}
+
+/// A turn has one agent, so its id is enough.
+impl Hash for Waiting {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Turn(turn, _) => turn.hash(state),
+            Self::Slot(agent) => agent.hash(state),
+        }
+    }
 }
 
 impl Waiting {
@@ -45,6 +56,10 @@ impl WaitGraph {
     pub(crate) fn add(&mut self, from: Waiting, to: Waiting, request: Option<RequestId>) {
         let edges = self.edges.entry(from).or_default();
         if edges.iter().all(|edge| edge.to != to) {
+            // Most wait for one.
+            if edges.is_empty() {
+                edges.reserve_exact(1);
+            }
             edges.push(Edge { to, request });
         }
     }

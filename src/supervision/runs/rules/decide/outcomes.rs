@@ -102,8 +102,9 @@ fn on_command(
         return Err(invalid(format!("two sends go to the node {twice}, which is begun once; do it in a map")));
     }
     run.check_goto(run.branch_of(turn), &command).map_err(Failure::refused)?;
+    let command = Arc::new(command);
     let fingerprint = handoff_fingerprint(turn, &command);
-    let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
+    let (settled, verdict) = match run.settle_end(number, turn.branch, &turn.children(), &command) {
         Ok(settled) => {
             run.check_writes(number, &settled.0, &command).map_err(invalid)?;
             let verdict = route(run, number, turn, &command, fingerprint, CheckTime::AtTheEnd, context);
@@ -115,7 +116,7 @@ fn on_command(
     };
     let at = context.now.wall;
     let (agent, attempt) = (turn.agent.clone(), turn.attempt.0);
-    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Arc::new(command), verdict, at };
+    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command, verdict, at };
     Ok((event, WorkedOut { settled, fingerprint }))
 }
 
@@ -151,11 +152,11 @@ fn for_another_board(
 pub(in crate::supervision::runs) fn on_resumed_end(
     run: &Run,
     number: u32,
-    command: &Command,
+    command: &Arc<Command>,
     context: &DecisionContext<'_>,
 ) -> Result<Verdict, OverwriteError> {
     let Some(turn) = run.turn(number) else { return Ok(Verdict::Nothing) };
-    run.settle(number, turn.branch, &run.children_of(turn), &command.update)?;
+    run.settle(number, turn.branch, &run.children_of(turn), command)?;
     let verdict = route(run, number, turn, command, handoff_fingerprint(turn, command), CheckTime::AtTheEnd, context);
     verdict.map_err(|refusal| OverwriteError::CannotGoOn(refusal.to_string()))
 }

@@ -60,9 +60,17 @@ pub(super) fn route(
         // The plan determines where its nodes' commands go, and it declares their targets.
         return Ok(Verdict::Nothing);
     }
-    let mut targets = Vec::new();
-    for target in command.goto.targets() {
-        match resolve(run, target, context) {
+    let named = command.goto.targets();
+    let mut targets: Vec<AgentName> = Vec::with_capacity(named.size_hint().0);
+    let mut last: Option<&str> = None;
+    for target in named {
+        // Of targets in a row that are one name, the first is looked up.
+        let repeats = last.replace(target) == Some(&**target);
+        let resolved = match targets.last() {
+            Some(agent) if repeats => Ok(agent.clone()),
+            Some(_) | None => resolve(run, target, context),
+        };
+        match resolved {
             Ok(agent) => targets.push(agent),
             Err(unknown @ Refusal::UnknownAgent { .. }) => return Err(unknown),
             Err(refusal) => return Ok(Verdict::Refused(refusal)),
@@ -86,6 +94,7 @@ pub(super) fn route(
     let actions = targets.iter().enumerate().map(|(position, to)| Action::handoff(to, input_of(position)));
     let consent = match check_time {
         CheckTime::Approved => Consent::Auto,
+        CheckTime::Before | CheckTime::AtTheEnd if context.directory.allows_all(ActionKind::Handoff) => Consent::Auto,
         CheckTime::Before | CheckTime::AtTheEnd => strictest(&turn.agent, actions.clone(), context),
     };
     let waiter = run.waiter_of(turn.branch);
@@ -183,8 +192,12 @@ fn admit_delegation(
 ) -> Result<AgentName, Refusal> {
     let target = resolve(run, &order.to, context)?;
     context.directory.check_room(&target)?;
-    let action = Action::new("delegation", &order.to, order.input.clone());
-    let consent = match context.directory.consent(&turn.agent, ActionKind::Delegation, &action, false) {
+    let asked_for = || {
+        let action = Action::new("delegation", &order.to, order.input.clone());
+        context.directory.consent(&turn.agent, ActionKind::Delegation, &action, false)
+    };
+    let is_allowed = context.directory.allows_all(ActionKind::Delegation);
+    let consent = match if is_allowed { Consent::Auto } else { asked_for() } {
         Consent::Auto => Consent::Auto,
         Consent::Deny => Consent::Deny,
         // The turn continues meanwhile, so its delegation cannot be parked. It is refused if nobody can be asked.

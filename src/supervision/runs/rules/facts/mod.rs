@@ -35,9 +35,9 @@ impl SharedFacts {
 pub(crate) struct AdmissionFacts {
     /// One policy for all agents.
     pub policy: BreakerPolicy,
-    /// One breaker for each agent that ever failed or was admitted; those that it makes share its.
+    /// One breaker for each agent that ever failed; those that it makes share its. Any other agent has a new one.
     pub breakers: HashMap<AgentName, Breaker>,
-    /// The breaker tickets of open turns.
+    /// The breaker tickets of open turns that have another ticket than a new breaker gives.
     pub tickets: HashMap<TurnId, (AgentName, BreakerTicket)>,
     /// Who waits for whom.
     pub waits: WaitGraph,
@@ -68,12 +68,12 @@ impl AdmissionFacts {
 
     /// Counts an admitted turn at its agent's breaker, and adds the turn's waiter to the wait-for graph.
     pub(crate) fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
-        let host = agent.host_name();
-        let ticket = match self.breakers.get_mut(&host) {
-            Some(breaker) => breaker.admit(),
-            None => self.breakers.entry(host.clone()).or_default().admit(),
-        };
-        self.tickets.insert(turn, (host, ticket));
+        if !self.breakers.is_empty()
+            && let Some(ticket) = self.breakers.get_mut(agent.host()).map(Breaker::admit)
+            && ticket != BreakerTicket::default()
+        {
+            self.tickets.insert(turn, (agent.host_name(), ticket));
+        }
         self.note_wait(turn, agent, waiter);
     }
 
@@ -84,12 +84,12 @@ impl AdmissionFacts {
     /// The time to wait.
     pub(crate) fn readmit(&mut self, turn: TurnId, agent: &AgentName, now: Duration) -> Result<(), Duration> {
         let Some(breaker) = self.breakers.get_mut(agent.host()) else { return Ok(()) };
-        let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.host_name(), BreakerTicket::default()));
-        if breaker.is_closed() || breaker.is_probed_by(*ticket) {
+        let ticket = self.tickets.get(&turn).map(|(_, ticket)| *ticket).unwrap_or_default();
+        if breaker.is_closed() || breaker.is_probed_by(ticket) {
             return Ok(());
         }
         breaker.check(&self.policy, now)?;
-        *ticket = breaker.admit();
+        self.tickets.insert(turn, (agent.host_name(), breaker.admit()));
         Ok(())
     }
 
@@ -156,12 +156,17 @@ impl AdmissionFacts {
         signal: Signal,
         now: Duration,
     ) {
-        let ticket = self.tickets.remove(&turn).map(|(_, ticket)| ticket).unwrap_or_default();
+        let ticket = match self.tickets.is_empty() {
+            true => BreakerTicket::default(),
+            false => self.tickets.remove(&turn).map(|(_, ticket)| ticket).unwrap_or_default(),
+        };
         // A turn that an earlier process admitted counts here too.
-        if let Some(breaker) = self.breakers.get_mut(agent.host()) {
-            breaker.record(&self.policy, ticket, signal, now);
-        } else if signal == Signal::Failure {
+        if signal == Signal::Failure {
             self.breakers.entry(agent.host_name()).or_default().record(&self.policy, ticket, signal, now);
+        } else if !self.breakers.is_empty()
+            && let Some(breaker) = self.breakers.get_mut(agent.host())
+        {
+            breaker.record(&self.policy, ticket, signal, now);
         }
         if self.waits.is_empty() {
             return;

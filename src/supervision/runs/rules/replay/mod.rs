@@ -322,7 +322,7 @@ fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
         return None;
     }
     let children = run.children_of(run.turn(*turn)?);
-    let (mut view, _) = run.settle(*turn, branch, &children, &command.update).ok()?;
+    let (mut view, _) = run.settle(*turn, branch, &children, command).ok()?;
     // A node that does not finish saves no output.
     let origin = run.branches().get(branch)?.origin;
     let output = command.output.clone().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome, Update, Verdict};
+use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome, Verdict};
 use crate::supervision::runs::rules::guard::{Handoff, fingerprint};
 use crate::supervision::runs::rules::requests::RequestKey;
 
@@ -87,20 +87,17 @@ impl Run {
         id: u32,
         ended: EndedTurn,
         verdict: &Verdict,
-        mut worked_out: WorkedOut,
+        worked_out: WorkedOut,
         effects: &mut Vec<Effect>,
     ) {
-        let EndedTurn { number, agent, input, command, mut children } = ended;
-        let (nothing, mut update) = (Update::default(), &command.update);
-        if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
-            update = &nothing;
-            children.clear();
-            worked_out.settled = None;
-        }
+        let EndedTurn { number, agent, input, command, children } = ended;
+        let is_denied = matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial());
         let output = command.output.clone();
         let settled = match worked_out.settled {
+            // What it and its children have written is dropped.
+            Some(_) | None if is_denied => self.settle(number, id, &[], &Arc::default()),
             Some(settled) => Ok(settled),
-            None => self.settle(number, id, &children, update),
+            None => self.settle_end(number, id, &children, &command),
         };
         match settled {
             Err(error) => {

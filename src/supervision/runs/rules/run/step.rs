@@ -329,11 +329,11 @@ impl Run {
             }
             RunEvent::Overwritten { turn, update, verdict, .. } => {
                 let mut written =
-                    self.overwrite.take().map(|earlier| (*earlier.written.update).clone()).unwrap_or_default();
+                    self.overwrite.take().map(|earlier| Update::clone(&earlier.written.update)).unwrap_or_default();
                 for write in update.writes() {
                     written.push(&write.channel, write.value.clone(), true);
                 }
-                let written = Delta { turn: self.turn_id(*turn), update: Arc::new(written) };
+                let written = Delta { turn: self.turn_id(*turn), update: written.into() };
                 self.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
             }
             RunEvent::Resumed { turn, input, update, at, .. } => {
@@ -399,7 +399,7 @@ impl Run {
     /// Applies what a person changed for a turn: it counts as written in the turn's branch. The decision has checked that it can
     /// be applied.
     fn change(&mut self, turn: u32, input: Option<&Json>, update: &Update) {
-        let written = Delta { turn: self.turn_id(turn), update: Arc::new(update.clone()) };
+        let written = Delta { turn: self.turn_id(turn), update: update.clone().into() };
         let Some(open) = self.turns.get_mut(turn) else { return };
         if let Some(input) = input {
             open.input = input.clone();

@@ -56,6 +56,10 @@ impl OpenTurns {
         self.open.get_mut(&number).map(|turn| &mut **turn)
     }
 
+    pub(in crate::supervision::runs) fn len(&self) -> usize {
+        self.open.len()
+    }
+
     pub(in crate::supervision::runs) fn contains(&self, number: u32) -> bool {
         self.open.contains_key(&number)
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
-use crate::messages::{AgentName, Authority, Command, Json, RunEvent, State, Timestamp, Update};
+use crate::messages::state::{Delta, StateError, StateRules, Writes, join, overwrite};
+use crate::messages::{AgentName, Authority, Command, Goto, Json, RunEvent, State, Timestamp, Update};
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::history::{ReplayError, from_submission};
 
@@ -84,7 +84,7 @@ impl Run {
         number: u32,
         branch: u32,
         children: &[ChildDeltas],
-        update: &Update,
+        command: &Arc<Command>,
     ) -> Result<(State, Vec<Delta>), StateError> {
         let branch = &self.branches[branch];
         let mut view = if children.is_empty() {
@@ -94,15 +94,42 @@ impl Run {
                 |a: usize, b: usize| children[a].answered.is_none_or(|answered| answered > children[b].asked);
             join(&branch.view, children, concurrent, &self.rules)?
         };
-        view.apply(update, &self.rules)?;
+        view.apply(&command.update, &self.rules)?;
         if branch.origin == Origin::Root {
             return Ok((view, Vec::new()));
         }
         let mut deltas: Vec<Delta> = children.iter().flat_map(|child| child.deltas.iter().cloned()).collect();
-        if !update.is_empty() {
-            deltas.push(Delta { turn: self.turn_id(number), update: Arc::new(update.clone()) });
-        }
+        deltas.extend(self.delta_of(number, command));
         Ok((view, deltas))
+    }
+
+    /// As [`Run::settle`]. If nothing will read the view, because the branch is a part of a fan-out and ends with the turn, the view is
+    /// left as it is; only the deltas go into the join.
+    pub(in crate::supervision::runs) fn settle_end(
+        &self,
+        number: u32,
+        id: u32,
+        children: &[ChildDeltas],
+        command: &Arc<Command>,
+    ) -> Result<(State, Vec<Delta>), StateError> {
+        let branch = &self.branches[id];
+        let waits_for_answers =
+            !branch.outbound.is_empty() || self.turns.get(number).is_some_and(OpenTurn::leaves_answers);
+        let is_unread = matches!(branch.origin, Origin::Fork { .. })
+            && command.goto == Goto::Next
+            && children.is_empty()
+            && !waits_for_answers
+            && self.plan.graph().is_none();
+        match is_unread.then(|| State::check(&command.update, &self.rules)).flatten() {
+            Some(checked) => checked.map(|()| (branch.view.clone(), Vec::from_iter(self.delta_of(number, command)))),
+            None => self.settle(number, id, children, command),
+        }
+    }
+
+    /// What a turn has written itself, for the join of its branch.
+    fn delta_of(&self, number: u32, command: &Arc<Command>) -> Option<Delta> {
+        let delta = || Delta { turn: self.turn_id(number), update: Writes::Of(Arc::clone(command)) };
+        (!command.update.is_empty()).then(delta)
     }
 
     /// The authority of an agent in a branch: the intersection of the run's grant, the authority of every agent in the chain, and
@@ -146,4 +173,51 @@ pub(in crate::supervision::runs) struct Bounds {
     pub(in crate::supervision::runs) authority: Authority,
     /// The deadline, if there is one.
     pub(in crate::supervision::runs) deadline: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::messages::{Chain, Reducer, RunId, Schema, Submission, Task, TraceId, Verdict};
+
+    /// A run whose first turn has handed control to two others.
+    fn forked() -> Run {
+        let [lead, worker] = ["lead", "worker"].map(|name| AgentName::new(name).unwrap());
+        let schema = Schema::strict().channel("list", Reducer::Append).channel("sum", Reducer::Sum);
+        let id = Uuid::from_u128(7);
+        let (run, trace, task) = (RunId(id), TraceId(id), Task::new("x").to("lead"));
+        let (cast, chain, at) = (Vec::new(), Chain::default(), Timestamp::default());
+        let submission = Submission { run, trace, task, agent: lead.clone(), cast, chain, at };
+        let (mut run, _) = Run::begin(Arc::new(submission), StateRules::new(schema));
+        let command = Arc::new(Command::update("list", 0).goto_many([("worker", 1), ("worker", 2)]));
+        let verdict = Verdict::Admitted(vec![worker; 2]);
+        run.step(&RunEvent::TurnEnded { turn: 1, agent: lead, attempt: 1, command, verdict, at });
+        run
+    }
+
+    #[test]
+    fn a_part_of_a_fan_out_leaves_the_deltas_of_its_turn_and_is_refused_what_its_view_would_refuse() {
+        let run = forked();
+        let branch = run.turn(2).unwrap().branch;
+        let both = |command: Command| {
+            let command = Arc::new(command);
+            (run.settle_end(2, branch, &[], &command), run.settle(2, branch, &[], &command))
+        };
+        let (end, whole) = both(Command::update("list", json!([1, 2])));
+        let ((view, deltas), (seen, written)) = (end.unwrap(), whole.unwrap());
+        assert_eq!(
+            (view.to_json(), seen.to_json()),
+            (json!({ "list": [0] }).into(), json!({ "list": [0, 1, 2] }).into())
+        );
+        assert_eq!((deltas.len(), &deltas), (1, &written));
+        let (end, whole) = both(Command::update("list", 1).with("lists", 2));
+        assert!(end.is_err() && end == whole, "{end:?}");
+        for read in [Command::update("sum", 1), Command::update("list", 1).goto("lead"), Command::update("sum", "x")] {
+            let (end, whole) = both(read);
+            assert_eq!(end, whole, "its view is read, or decides");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use crate::storage::codec::{self, CodecError, Payload, Stored};
 pub(crate) use self::reading::{Loaded, Past, load, past, whole};
 pub(in crate::supervision::runs) use self::reading::{Parts, read, read_many};
 use super::budget::{Call, Money, MoneyV3, ReservationKey};
-use super::run::{Conversing, Run, Tools};
+use super::run::{Conversing, Now, Run, Tools};
 
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -120,8 +120,9 @@ impl Stored for Snapshot {
     }
 }
 
-/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the later the next one is
-/// due: the total cost of snapshots stays proportional to what is journaled.
+/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, and the more turns are open, the
+/// later the next one is due: the total cost of snapshots stays proportional to what is journaled. It has what all parts of a
+/// fan-out have left, too, so a fan-out of a run's first branch gets none before its join unless its parts do more than one turn.
 #[derive(Debug, Default)]
 pub(in crate::supervision::runs) struct Cadence {
     events: usize,
@@ -131,11 +132,18 @@ pub(in crate::supervision::runs) struct Cadence {
 impl Cadence {
     const MIN_EVENTS: usize = 512;
     const BYTES_PER_EVENT: usize = 16;
+    /// About what a snapshot has of an open turn and its branch, or of what a part of a fan-out has left.
+    const BYTES_OF_PART: usize = 128;
 
-    /// Counts journaled events, and returns whether a snapshot is due.
-    pub(in crate::supervision::runs) fn count(&mut self, events: usize) -> bool {
+    /// Counts journaled events, and returns whether a snapshot of the run is due.
+    pub(in crate::supervision::runs) fn count(&mut self, events: usize, run: &Run) -> bool {
         self.events += events;
-        self.events >= Self::MIN_EVENTS.max(self.last_bytes / Self::BYTES_PER_EVENT)
+        let left = match run.branches().get(0).map(|root| &root.now) {
+            Some(Now::Forked { ends, .. }) => ends.len(),
+            Some(Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Plan(_)) | None => 0,
+        };
+        let bytes = self.last_bytes.max((run.turns().len() + left) * Self::BYTES_OF_PART);
+        self.events >= Self::MIN_EVENTS.max(bytes / Self::BYTES_PER_EVENT)
     }
 
     /// The run as bytes to store.
@@ -214,6 +222,25 @@ mod tests {
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
         ];
         Run::of(events, &StateRules::default()).unwrap()
+    }
+
+    #[test]
+    fn a_snapshot_waits_until_a_fan_out_is_joined() {
+        let mut run = run();
+        let is_due = |events, run: &Run| Cadence::default().count(events, run);
+        assert_eq!([511, 512].map(|events| is_due(events, &run)), [false, true]);
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (agent, sends) = (AgentName::new("coder").unwrap(), (0..1_000).map(|part| ("coder", part)));
+        let verdict = Verdict::Admitted(vec![agent.clone(); 1_000]);
+        let command = Arc::new(Command::new().goto_many(sends));
+        run.step(&RunEvent::TurnEnded { turn: 2, agent: agent.clone(), attempt: 1, command, verdict, at });
+        assert!(!is_due(1_000, &run));
+        for turn in 4..1_003 {
+            let (agent, command) = (agent.clone(), Arc::new(Command::new()));
+            run.step(&RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict: Verdict::Nothing, at });
+        }
+        assert_eq!(run.turns().len(), 1);
+        assert!(!is_due(1_000, &run) && is_due(10_000, &run));
     }
 
     #[test]

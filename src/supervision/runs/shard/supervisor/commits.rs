@@ -98,7 +98,7 @@ impl RunShard {
             self.ended(live);
             return None;
         }
-        if live.cadence.count(committed) {
+        if live.cadence.count(committed, &live.run) {
             self.keep_snapshot(&mut live);
         }
         let context = self.shared.decision_context(now);

@@ -259,7 +259,7 @@ impl Run {
                     }
                 };
                 end.view.apply(&update, &self.rules)?;
-                end.deltas.push(Delta { turn: self.turn_id(number), update: Arc::new(update) });
+                end.deltas.push(Delta { turn: self.turn_id(number), update: update.into() });
                 Ok::<_, StateError>(())
             });
             self.make_reversible(parent, node, &mut end);
