@@ -113,8 +113,8 @@ fn grouped(size: usize) -> String {
 /// A size with few characters: 10k.
 fn short(size: usize) -> String {
     match size {
-        1_000_000.. if size % 1_000_000 == 0 => format!("{}M", size / 1_000_000),
-        1_000.. if size % 1_000 == 0 => format!("{}k", size / 1_000),
+        1_000_000.. if size.is_multiple_of(1_000_000) => format!("{}M", size / 1_000_000),
+        1_000.. if size.is_multiple_of(1_000) => format!("{}k", size / 1_000),
         _ => size.to_string(),
     }
 }

@@ -3,13 +3,13 @@
 
 use std::io::{BufRead, Write};
 
-use callboard::messages::SendTo;
+use callboard::messages::{RunResult, SendTo};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use tempfile::TempDir;
 
 use crate::measure::{cpu, resident, run, two_workers, wall};
-use crate::runs::{at_once, chain_of_three, chain_task, in_turn};
+use crate::runs::{chain_of_three, chain_task};
 
 /// The argument with which `cargo xtask compare-peers` starts this program.
 pub(crate) const SIDE: &str = "--side";
@@ -30,15 +30,12 @@ pub(crate) fn serve(case: &str) {
     for line in std::io::stdin().lock().lines() {
         line.unwrap();
         let numbers = match case {
-            "chain" => time(Kept::Memory, chain_of_three, 500, |board| in_turn(board, chain_task, 500)),
-            "crowd" => time(Kept::Memory, chain_of_three, WIDTH, |board| at_once(board, chain_task, WIDTH)),
-            "fan-out" => time(Kept::Memory, fanning, 1, |board| in_turn(board, fan, 1)),
-            "request" => {
-                let runs = 100;
-                time(Kept::Memory, requesting, runs * REQUESTS, move |board| in_turn(board, request, runs))
-            }
+            "chain" => time(Kept::Memory, chain_of_three, 500, |board| chains(board, 500)),
+            "crowd" => time(Kept::Memory, chain_of_three, WIDTH, crowd),
+            "fan-out" => time(Kept::Memory, fanning, 1, fan),
+            "request" => time(Kept::Memory, requesting, 100 * REQUESTS, |board| requests(board, 100)),
             "ask" => time(Kept::Memory, requesting, 1_000, asks),
-            "durable-chain" => time(Kept::Disk, chain_of_three, 100, |board| in_turn(board, chain_task, 100)),
+            "durable-chain" => time(Kept::Disk, chain_of_three, 100, |board| chains(board, 100)),
             "interrupt" => time(Kept::Disk, asking, 20, |board| answered(board, 20)),
             "waiting" => memory(),
             other => panic!("there is no case {other}"),
@@ -89,8 +86,43 @@ fn stored(kept: Kept, builder: Builder) -> (Builder, Option<TempDir>) {
     }
 }
 
-fn unlimited(task: Task) -> Task {
-    task.limits(Limits { handoffs: u32::MAX, ..Limits::default() })
+/// Submits a task and waits for its result, as docs/embed.md advises a caller that waits anyway.
+async fn finish(board: &Callboard, task: Task) -> RunResult {
+    finished(board.complete(task).await.unwrap())
+}
+
+fn finished(result: RunResult) -> RunResult {
+    assert_eq!(result.outcome, Outcome::Finished);
+    result
+}
+
+/// A task for many handoffs.
+fn wide(body: &str) -> Task {
+    Task::new(body).to("lead").limits(Limits { handoffs: u32::MAX, ..Limits::default() })
+}
+
+async fn chain(board: &Callboard) {
+    let result = finish(board, chain_task()).await;
+    assert_eq!(result.output, "done");
+    assert_eq!(result.state["artifacts"].as_object().unwrap().len(), 3);
+}
+
+/// One after the other.
+async fn chains(board: Callboard, count: usize) {
+    for _ in 0..count {
+        chain(&board).await;
+    }
+}
+
+/// All at once.
+async fn crowd(board: Callboard) {
+    let chains = (0..WIDTH).map(|_| {
+        let board = board.clone();
+        tokio::spawn(async move { chain(&board).await })
+    });
+    for chain in chains.collect::<Vec<_>>() {
+        chain.await.unwrap();
+    }
 }
 
 fn fanning() -> Builder {
@@ -100,19 +132,20 @@ fn fanning() -> Builder {
         })
         .agent("worker", |turn: Turn| async move {
             let part: u64 = turn.input()?;
-            Ok(Command::output(part * part).with("messages", part))
+            Ok(Command::update("messages", part * part))
         })
 }
 
-fn fan() -> Task {
-    unlimited(Task::new("squares").to("lead").input(WIDTH))
+async fn fan(board: Callboard) {
+    let result = finish(&board, wide("squares").input(WIDTH)).await;
+    assert_eq!(result.state["messages"].as_array().unwrap().len(), WIDTH);
 }
 
 fn requesting() -> Builder {
     Callboard::builder()
         .agent("lead", |turn: Turn| async move {
             for _ in 0..turn.input::<u32>()? {
-                turn.delegate("worker", "double it").input(21).await?;
+                assert_eq!(turn.delegate("worker", "double it").input(21).await?, 42);
             }
             Ok(Command::output("done"))
         })
@@ -120,8 +153,12 @@ fn requesting() -> Builder {
         .with(AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) }))
 }
 
-fn request() -> Task {
-    unlimited(Task::new("work").to("lead").input(REQUESTS))
+/// Runs of [`REQUESTS`] delegations each. They are submitted: a lead that waits for its worker needs one beside the caller's task anyway.
+async fn requests(board: Callboard, runs: usize) {
+    for _ in 0..runs {
+        let run = board.submit(wide("work").input(REQUESTS)).await.unwrap();
+        assert_eq!(finished(run.result().await.unwrap()).output, "done");
+    }
 }
 
 /// Typed requests to an agent, outside of any run.

@@ -126,7 +126,8 @@ async def chains(at_once, parts):
             for _ in range(at_once):
                 await runtime.publish_message(State("the design", {}, ""), TopicId("researcher", "default"))
             for _ in range(at_once):
-                assert (await results.get()).output == "done"
+                state = await results.get()
+                assert state.output == "done" and len(state.artifacts) == 3
 
     measured = await timed_async(work, parts)
     await runtime.stop()

@@ -1,8 +1,8 @@
 """LangGraph: compiled graphs, with edges known beforehand. In memory, one run after the other goes by `invoke`, which is faster than
-`ainvoke`; on disk by `ainvoke`, as `AsyncSqliteSaver` is faster than `SqliteSaver`.
+`ainvoke` and than the functional API, and many go by `batch`, which is twice as fast as `ainvoke` for all at once; on disk by `ainvoke`,
+as `AsyncSqliteSaver` is faster than `SqliteSaver`.
 """
 
-import asyncio
 import operator
 import os
 import sys
@@ -76,7 +76,7 @@ def a_chain():
     return graph_of(Chain, {"researcher": researcher, "writer": writer, "editor": editor})
 
 
-def an_async_chain(checkpointer=None):
+def an_async_chain(checkpointer):
     nodes = {"researcher": async_researcher, "writer": async_writer, "editor": async_editor}
     return graph_of(Chain, nodes, checkpointer)
 
@@ -93,24 +93,28 @@ def a_thread():
     return {"configurable": {"thread_id": str(uuid.uuid4())}}
 
 
+def finished(state):
+    assert state["output"] == "done" and len(state["artifacts"]) == 3
+
+
 def chain():
     graph = a_chain()
 
     def work():
         for _ in range(50):
-            assert graph.invoke(task())["output"] == "done"
+            finished(graph.invoke(task()))
 
     return timed(work, 50)
 
 
-async def crowd():
-    graph = an_async_chain()
+def crowd():
+    graph = a_chain()
 
-    async def work():
-        for state in await asyncio.gather(*(graph.ainvoke(task()) for _ in range(WIDTH))):
-            assert state["output"] == "done"
+    def work():
+        for state in graph.batch([task() for _ in range(WIDTH)]):
+            finished(state)
 
-    return await timed_async(work, WIDTH)
+    return timed(work, WIDTH)
 
 
 class Fan(TypedDict):
@@ -173,7 +177,7 @@ async def on_disk(build, work, parts):
 async def durable_chain():
     async def work(graph):
         for _ in range(10):
-            assert (await graph.ainvoke(task(), a_thread(), durability=DURABILITY))["output"] == "done"
+            finished(await graph.ainvoke(task(), a_thread(), durability=DURABILITY))
 
     return await on_disk(an_async_chain, work, 10)
 

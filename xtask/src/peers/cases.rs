@@ -101,7 +101,7 @@ pub(super) const SIDES: [Side; 11] = [
         name: "duroxide",
         title: "duroxide",
         program: Program::Rust("duroxide"),
-        cases: &["chain", "crowd", "fan-out", "durable-chain", "interrupt", "waiting"],
+        cases: &["durable-chain", "interrupt", "waiting"],
     },
     Side {
         name: "salvor",

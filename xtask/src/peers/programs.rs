@@ -42,7 +42,7 @@ impl Programs {
         let built = target()?.join(RUST_FOLDER);
         let manifest = peers.join("rust/Cargo.toml");
         let mut build = cargo();
-        build.args(["build", "--release", "--quiet", "--manifest-path"]).arg(manifest);
+        build.args(["build", "--release", "--locked", "--quiet", "--manifest-path"]).arg(manifest);
         succeeds(build.arg("--target-dir").arg(&built))?;
         let data = folder.join("data");
         fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
