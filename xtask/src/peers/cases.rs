@@ -107,7 +107,7 @@ pub(super) const SIDES: [Side; 11] = [
         name: "salvor",
         title: "salvor",
         program: Program::Rust("salvor"),
-        cases: &["chain", "crowd", "durable-chain", "interrupt"],
+        cases: &["chain", "crowd", "durable-chain", "interrupt", "waiting"],
     },
     Side {
         name: "kameo",

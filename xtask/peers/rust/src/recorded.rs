@@ -1,5 +1,4 @@
-//! salvor: an own flow on `RunCtx`, whose steps are recorded calls of tools, on its store in SQLite. A run that waits is a log, and nothing
-//! in memory.
+//! salvor: an own flow on `RunCtx`, whose steps are recorded calls of tools, on its store in SQLite. A run that waits is a log in the store.
 
 use std::sync::Arc;
 
@@ -11,7 +10,10 @@ use salvor::store::{EventStore, SqliteStore};
 use salvor::tools::{DynTool, ToolCtx, ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
-use crate::measure::{WIDTH, run, time};
+use crate::measure::{WIDTH, resident, run, time};
+
+/// Runs that wait at once.
+const WAITING: usize = 2_000;
 
 /// A step of the chain: what it adds to the artifacts.
 struct Step(&'static str, &'static str);
@@ -105,6 +107,14 @@ pub(crate) fn measure(case: &str) -> String {
                     assert_eq!(asking(store, id, Some("yes".into())).await, Some("yes".into()));
                 };
                 time(1, work).await
+            }
+            "waiting" => {
+                assert_eq!(asking(store, RunId::new(), None).await, None);
+                let before = resident();
+                for _ in 0..WAITING {
+                    assert_eq!(asking(store, RunId::new(), None).await, None);
+                }
+                format!("{:e}", (resident() - before) / WAITING as f64)
             }
             other => panic!("there is no case {other}"),
         }
