@@ -7,16 +7,21 @@
 //! cargo bench --bench compare -- chain        the cases whose names contain "chain"
 //! cargo bench --bench compare -- --json       the same lines as JSON
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
-//! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; --loop durable-one 500 one at a time; --loop raw-sled 3 what raw sled does for them
+//! cargo bench --bench compare -- growth       how costs grow with what else there is; --svg FOLDER writes the picture
+//! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; `durable-one 500`: one at a time;
+//!                                             `raw-sled 3`: what raw sled does for them
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
 mod agents;
+mod charts;
 mod contexts;
 mod crowds;
 mod disks;
 mod effort;
+mod growth;
 mod measure;
+mod peers;
 mod raw;
 mod report;
 mod runs;
@@ -83,6 +88,10 @@ fn main() -> ExitCode {
         child(&arguments[at + 1], arguments[at + 2].parse().unwrap());
         return ExitCode::SUCCESS;
     }
+    if let Some(at) = arguments.iter().position(|argument| argument == peers::SIDE) {
+        peers::serve(&arguments[at + 1]);
+        return ExitCode::SUCCESS;
+    }
     if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {
         let (what, times) = (&*arguments[at + 1], &*arguments[at + 2]);
         match what {
@@ -91,6 +100,11 @@ fn main() -> ExitCode {
             "raw-sled" => disks::repeat_rows(times.parse().unwrap()),
             _ => runs::repeat(what, times.parse().unwrap()),
         }
+        return ExitCode::SUCCESS;
+    }
+    if let Some(at) = arguments.iter().position(|argument| argument == growth::GROWTH) {
+        arguments.remove(at);
+        growth::report(arguments);
         return ExitCode::SUCCESS;
     }
     let mut take = |flag: &str| {

@@ -7,6 +7,7 @@ mod circles;
 mod injected;
 mod mcp_clients;
 mod mutants;
+mod peers;
 mod public_names;
 mod release;
 mod telemetry;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Some("book") => book::build(),
         Some("campaign") => campaign::campaign(arguments),
         Some("circles") => circles::report(arguments),
+        Some("compare-peers") => peers::compare(arguments),
         Some("corpus") => corpus::chore(arguments),
         Some("mcp-clients") => mcp_clients::check(),
         Some("public-names") => public_names::report(arguments),
@@ -57,6 +59,9 @@ fn main() -> ExitCode {
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
             eprintln!(
                 "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
+            );
+            eprintln!(
+                "       cargo xtask compare-peers [--quick] [--write] [CASE…]    the same work in callboard and other frameworks; into docs/performance.md"
             );
             eprintln!(
                 "       cargo xtask corpus [--ci] [--to FOLDER] | --update | questions [--check]    documentation of crates, with which the quality of searches is measured"

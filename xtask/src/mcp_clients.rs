@@ -128,7 +128,7 @@ fn promtool() -> Result<PathBuf, String> {
     Ok(program)
 }
 
-fn target() -> Result<PathBuf, String> {
+pub(crate) fn target() -> Result<PathBuf, String> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     std::path::absolute(target).map_err(|error| error.to_string())
 }
@@ -139,7 +139,7 @@ pub(crate) fn python(packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
 }
 
 /// The same, in this folder below `target`.
-fn python_in(folder: &str, packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
+pub(crate) fn python_in(folder: &str, packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
     let folder = target()?.join(folder);
     let python = folder.join("bin/python");
     if !python.exists() {
