@@ -228,3 +228,59 @@ async fn what_a_turn_waits_for_wakes_the_caller() {
     assert_eq!((output, tasks.take()), ("this one".into(), vec![Some(caller)]));
     board.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_delegates_waits_for_a_worker_and_not_for_the_caller() {
+    let lead = |turn: Turn| async move {
+        let mut sum = 0;
+        for part in 0..turn.input::<u64>()? {
+            sum += turn.delegate("doubler", "double it").input(part).await?.as_u64().unwrap();
+        }
+        Ok(Command::output(sum))
+    };
+    let doubler = |turn: Turn| async move { Ok(Command::output(turn.input::<u64>()? * 2)) };
+    let board = Callboard::builder().agent("lead", lead).agent("doubler", doubler).start().await.unwrap();
+    let result = board.complete(Task::new("work").to("lead").input(3)).await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, 6.into()));
+    board.shutdown().await;
+}
+
+/// Delegations at once of agents that fan out to agents that delegate again.
+#[test]
+fn a_tree_of_delegations_and_fan_outs_is_completed_on_any_runtime() {
+    let lead = |turn: Turn| async move {
+        let parts = (0..3_u64).map(|part| turn.delegate("spreader", "spread it").input(part).into_future());
+        Ok(Command::output(futures::future::try_join_all(parts).await?))
+    };
+    let spreader = |turn: Turn| async move {
+        let part = turn.input::<u64>()?;
+        Ok(Command::new().goto_many((0..3_u64).map(|leaf| SendTo::new("leaf", 10 * part + leaf))))
+    };
+    let leaf = |turn: Turn| async move {
+        Ok(Command::output(turn.delegate("doubler", "double it").input(turn.input::<u64>()?).await?))
+    };
+    let doubler = |turn: Turn| async move { Ok(Command::output(turn.input::<u64>()? * 2)) };
+    for threads in [0, 1, 2, 4] {
+        let runtime = match threads {
+            0 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+            threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
+        };
+        runtime.unwrap().block_on(async {
+            let board = Callboard::builder()
+                .agent("lead", lead)
+                .agent("spreader", spreader)
+                .agent("leaf", leaf)
+                .agent("doubler", doubler)
+                .start()
+                .await
+                .unwrap();
+            let expected = callboard::messages::Json::from(serde_json::json!([[0, 2, 4], [20, 22, 24], [40, 42, 44]]));
+            for _ in 0..20 {
+                let limits = Limits { handoffs: 50, ..Limits::default() };
+                let result = board.complete(Task::new("work").to("lead").limits(limits)).await.unwrap();
+                assert_eq!((result.outcome, result.output), (Outcome::Finished, expected.clone()));
+            }
+            board.shutdown().await;
+        });
+    }
+}

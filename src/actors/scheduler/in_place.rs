@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -94,8 +94,21 @@ impl InPlace {
             let Self { scheduler, wanted, turns } = &mut self;
             let _runtime = scheduler.runtime.enter();
             let _polled = Polled::begin(wanted);
-            poll_turns(scheduler, turns, context);
-            end.as_mut().poll(context)
+            loop {
+                poll_turns(scheduler, turns, context);
+                if let Poll::Ready(end) = end.as_mut().poll(context) {
+                    return Poll::Ready(end);
+                }
+                match take_kept() {
+                    None => return Poll::Pending,
+                    // The turn that has begun may wait for this one, as for a delegation.
+                    Some(job) if turns.is_some() => {
+                        worker::spawn(scheduler, &scheduler.runtime, job);
+                        return Poll::Pending;
+                    }
+                    Some(job) => *turns = Some(worker::in_place(Arc::clone(scheduler), job).boxed()),
+                }
+            }
         })
         .await
     }
