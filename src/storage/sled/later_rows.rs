@@ -1,5 +1,7 @@
 //! Tests of what is in memory and in the write-ahead log before sled's tree has it.
 
+use tempfile::TempDir;
+
 use super::tests::{Recorder, append, folder};
 use super::*;
 use crate::storage::{Append, Delete, Durability, Key, Memory, Put, Rider, Sequence, Storage};
@@ -107,10 +109,36 @@ async fn a_store_whose_rows_are_applied_later_holds_what_one_in_memory_does() {
     assert!(store.stats().syncs > 10);
 }
 
+/// A store on which nothing happens by itself.
+fn still(recorder: &Recorder, folder: &TempDir) -> Sled {
+    recorder.open(folder).buffered_within(Duration::from_secs(3600))
+}
+
+/// How many files the write-ahead log has.
+fn log_files(folder: &TempDir) -> usize {
+    write_ahead::files_in(folder.path()).unwrap().len()
+}
+
+/// Waits for it, and not for a time.
+#[tokio::test]
+async fn what_is_in_the_log_while_nothing_is_written_is_applied() {
+    let folder = folder();
+    let store = Recorder::default().open(&folder);
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    let syncs = store.stats().syncs;
+    while log_files(&folder) > 0 || store.shared.overlay.young_bytes() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.stats().syncs, syncs);
+    assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1);
+    store.append(append("a", 1, b"x", Durability::Sync)).await.unwrap();
+    assert_eq!(log_files(&folder), 1);
+}
+
 #[tokio::test]
 async fn what_was_only_in_the_log_when_the_store_stopped_is_there_when_it_is_opened() {
     let (recorder, folder) = (Recorder::default(), folder());
-    let store = recorder.open(&folder);
+    let store = still(&recorder, &folder);
     let rows = |store: &Sled| store.shared.open.read().as_ref().unwrap().db.scan_prefix("s").count();
     let key = Key::new(["open"]);
     for expected in 0..9 {
@@ -135,7 +163,7 @@ async fn what_was_only_in_the_log_when_the_store_stopped_is_there_when_it_is_ope
 #[tokio::test]
 async fn the_records_of_a_run_that_has_just_ended_are_one_row_of_the_closed_store() {
     let folder = folder();
-    let store = Recorder::default().open(&folder);
+    let store = still(&Recorder::default(), &folder);
     let noted = |key: &str| Rider::put(Key::new([key]), b"x".as_slice().into());
     for sequence in 0..4 {
         let riders = match sequence {

@@ -289,10 +289,16 @@ impl Staging {
         self.plain.turn();
         self.progress.sync += 1;
         if ages {
-            self.rows.age();
-            self.has_purged = false;
+            self.age();
         }
         (self.rows.take_unwritten(), self.progress)
+    }
+
+    /// Has the young layer become the old one; returns how far the log has got.
+    pub(super) fn age(&mut self) -> Progress {
+        self.rows.age();
+        self.has_purged = false;
+        self.progress
     }
 
     /// Whether records were purged since the young layer has become the old one.

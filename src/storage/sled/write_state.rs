@@ -124,6 +124,18 @@ impl WriteState {
         self.layer_bytes = bytes;
     }
 
+    /// How long nothing may be written until the rest of what is in memory is applied to the tree, if there is some: whoever reads then
+    /// finds it in one place.
+    pub(super) fn idle_after(&self) -> Option<Duration> {
+        (self.staging.rows.young_bytes() > 0).then(|| self.buffered_for.saturating_mul(3))
+    }
+
+    /// Has the young layer become the old one, which must have been applied, if all of it is synced; returns how far the log has got.
+    pub(super) fn age_if_synced(&mut self) -> Option<Progress> {
+        let ages = self.sync_by.is_none() && self.staging.rows.young_bytes() > 0;
+        ages.then(|| self.staging.age())
+    }
+
     /// How long until something has to be synced.
     pub(super) fn sync_in(&self) -> Option<Duration> {
         self.sync_by.map(|moment| moment.saturating_sub(self.timer.now().monotonic))

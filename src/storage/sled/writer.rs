@@ -122,13 +122,17 @@ impl Writer {
     }
 
     fn serve(&mut self, requests: &Receiver<Request>) -> Result<Option<oneshot::Sender<()>>, String> {
-        let mut sync_in = None;
+        let (mut sync_in, mut idle_after) = (None, None);
         loop {
-            match self.next(requests, sync_in) {
+            match self.next(requests, sync_in.or(idle_after)) {
                 Ok(first) => {
                     if let Some(closing) = self.batch(first, requests)? {
                         return Ok(Some(closing));
                     }
+                }
+                Err(RecvTimeoutError::Timeout) if self.applying.is_none() && sync_in.is_none() => {
+                    let aged = write_state(&self.shared)?.age_if_synced();
+                    aged.map_or(Ok(()), |progress| self.begin_applying(progress))?;
                 }
                 // It was waited for, or is due already.
                 Err(RecvTimeoutError::Timeout) if self.applying.is_none() || sync_in == Some(Duration::ZERO) => {
@@ -141,19 +145,20 @@ impl Writer {
                 }
             }
             self.apply_some()?;
-            sync_in = write_state(&self.shared)?.sync_in();
+            let state = write_state(&self.shared)?;
+            (sync_in, idle_after) = (state.sync_in(), state.idle_after());
         }
     }
 
-    /// Waits for a request until something has to be synced, or not at all while there are rows to apply.
-    fn next(&self, requests: &Receiver<Request>, sync_in: Option<Duration>) -> Result<Request, RecvTimeoutError> {
+    /// Waits for a request until there is something else to do, or not at all while there are rows to apply.
+    fn next(&self, requests: &Receiver<Request>, within: Option<Duration>) -> Result<Request, RecvTimeoutError> {
         if self.applying.is_some() {
             return requests.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             });
         }
-        match sync_in {
+        match within {
             Some(wait) => requests.recv_timeout(wait),
             None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
