@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
 mod agents;
+mod allocator;
 mod charts;
 mod contexts;
 mod crowds;
@@ -113,7 +114,11 @@ fn main() -> ExitCode {
         arguments.len() < before
     };
     let effort = if take("--quick") { Effort::Quick } else { Effort::Full };
-    let mut report = Report::new(take("--json"));
+    let as_json = take("--json");
+    if !as_json {
+        println!("allocator: {}", allocator::NAME);
+    }
+    let mut report = Report::new(as_json);
     for (name, case) in CASES {
         if arguments.is_empty() || arguments.iter().any(|wanted| name.contains(wanted.as_str())) {
             case(&mut report, effort);

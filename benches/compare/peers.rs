@@ -153,11 +153,10 @@ fn requesting() -> Builder {
         .with(AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) }))
 }
 
-/// Runs of [`REQUESTS`] delegations each. They are submitted: a lead that waits for its worker needs one beside the caller's task anyway.
+/// Runs of [`REQUESTS`] delegations each.
 async fn requests(board: Callboard, runs: usize) {
     for _ in 0..runs {
-        let run = board.submit(wide("work").input(REQUESTS)).await.unwrap();
-        assert_eq!(finished(run.result().await.unwrap()).output, "done");
+        assert_eq!(finish(&board, wide("work").input(REQUESTS)).await.output, "done");
     }
 }
 

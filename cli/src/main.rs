@@ -2,6 +2,8 @@
 //! as their agents; and shows, replays, compares and forks the runs of a store.
 
 mod agents;
+#[cfg(feature = "mimalloc")]
+mod allocator;
 mod apart;
 mod arguments;
 mod atomic_file;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 
-use crate::messages::RunId;
+use crate::messages::{RunId, Timestamp};
 
 pub(crate) use clocks::SystemClock;
 use clocks::{TokioClock, os_seed};
@@ -119,10 +119,15 @@ impl Env {
     /// world. As the id of a run it is of cell 0 ([`RunId::cell`]).
     #[must_use]
     pub fn id(&self) -> uuid::Uuid {
+        self.id_at(self.now().wall).0
+    }
+
+    /// As [`Env::id`], made with a reading of the clock.
+    pub(crate) fn id_at(&self, now: Timestamp) -> RunId {
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&self.random().to_le_bytes());
         bytes[8..].copy_from_slice(&self.random().to_le_bytes()[..2]);
-        RunId::new(self.now().wall.as_millis(), bytes).0
+        RunId::new(now.as_millis(), bytes)
     }
 
     /// A hasher for maps that are iterated, or dropped with their values: their order follows from the seed, and is unknown

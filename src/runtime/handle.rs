@@ -241,9 +241,9 @@ impl Callboard {
             task.limits = Some(self.classify(task).await);
         }
         board.settings.run_limits.bound_task(task);
-        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| board.new_run());
-        want(run);
         let at = board.env.now().wall;
+        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| board.new_run(at));
+        want(run);
         let Lineage { chain, trace, at_end } = match lineage {
             Some(lineage) => *lineage,
             None => Lineage { chain: Chain::default(), trace: TraceId(run.0), at_end: None },
@@ -486,8 +486,8 @@ fn count_if_refused(error: &SubmitError) {
 impl Board {
     /// The id of a run. Where the submitter takes the turns of the run itself, the run belongs to the shard of its thread, so that what
     /// belongs to the run stays on one core.
-    fn new_run(&self) -> RunId {
-        let run = RunId(self.env.id());
+    fn new_run(&self, now: Timestamp) -> RunId {
+        let run = self.env.id_at(now);
         match self.env.thread() {
             Some(thread) if wants_next() => self.shards.near(run, thread),
             Some(_) | None => run,
@@ -514,7 +514,7 @@ impl Board {
             (Some(target), None) => self.router.resolve(target)?,
             (None, None) => self.only_agent()?,
         };
-        Ok((cast, agent))
+        Ok((cast, agent.apart()))
     }
 
     /// Checks that the conversation belongs to this agent or workflow.

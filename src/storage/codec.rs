@@ -170,7 +170,8 @@ pub(crate) fn encode_as<T: Stored>(value: &impl Serialize) -> Arc<[u8]> {
     encode_into::<T>(value, &mut record);
     let shared = Arc::from(record.as_slice());
     if record.capacity() <= KEPT_SCRATCH {
-        SCRATCH.set(record);
+        // `set` would make a value of the cell's type first.
+        SCRATCH.with_borrow_mut(|scratch| *scratch = record);
     }
     shared
 }

@@ -85,7 +85,7 @@ fn list(ranges: &mut [Range<usize>; MOST], used: [usize; 2]) -> usize {
 struct Mapping {
     range: Range<usize>,
     is_of_file: bool,
-    /// Whether it is private and writable, and without a name or that of the heap.
+    /// Whether it is private and writable, and without a name or with that of a heap.
     is_free: bool,
 }
 
@@ -97,7 +97,8 @@ impl Mapping {
         let range = hexadecimal(addresses.next()?)?..hexadecimal(addresses.next()?)?;
         let permissions = words.next()?;
         let is_of_file = words.nth(2)? != b"0";
-        let is_plain = words.next().is_none_or(|name| name == b"[heap]");
+        // Kernels that have names of anonymous memory list that of the allocator mimalloc by its name.
+        let is_plain = words.next().is_none_or(|name| name == b"[heap]" || name == b"[anon:mimalloc]");
         Some(Self { range, is_of_file, is_free: !is_of_file && is_plain && permissions == b"rw-p" })
     }
 }
@@ -125,6 +126,7 @@ mod tests {
         for (line, expected) in [
             ("55d0-55e0 rw-p 00000000 00:00 0                          [heap]", (0x55d0..0x55e0, false, true)),
             ("7f00-7f10 rw-p 00000000 00:00 0 ", (0x7f00..0x7f10, false, true)),
+            ("7f00-7f10 rw-p 00000000 00:00 0                          [anon:mimalloc]", (0x7f00..0x7f10, false, true)),
             ("7f00-7f10 ---p 00000000 00:00 0 ", (0x7f00..0x7f10, false, false)),
             ("7f00-7f10 rw-s 00000000 00:01 1024     /dev/zero (deleted)", (0x7f00..0x7f10, true, false)),
             ("7f00-7f10 rw-p 001d6000 fe:00 4711     /usr/lib/libc.so.6", (0x7f00..0x7f10, true, false)),

@@ -6,7 +6,7 @@ mod text;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,7 +32,12 @@ use text::Fields;
 /// It reads like a [`serde_json::Value`], and what takes an `impl Into<Json>` takes one too. Back to one leads
 /// [`Json::into_value`]: since anything that becomes a value becomes a `Json` by `into`, there can be no `into` back.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Json(Arc<Value>);
+pub struct Json(
+    /// `None` is null, and null is nothing else: all turns make nulls, and would count the references to one on all cores.
+    Option<Arc<Value>>,
+);
+
+static NULL: Value = Value::Null;
 
 /// Bytes of scratch space that a thread keeps between values.
 const KEPT_SCRATCH: usize = 4 << 10;
@@ -46,9 +51,8 @@ impl Json {
 
     /// Returns `null`, without an allocation.
     #[must_use]
-    pub fn null() -> Self {
-        static NULL: LazyLock<Json> = LazyLock::new(|| Json(Arc::new(Value::Null)));
-        NULL.clone()
+    pub const fn null() -> Self {
+        Self(None)
     }
 
     /// Converts any serialisable value.
@@ -60,7 +64,7 @@ impl Json {
         if depth::exceeds(&value, MAX_JSON_DEPTH) {
             return Err(serde::ser::Error::custom(format!("it is nested deeper than {MAX_JSON_DEPTH} levels")));
         }
-        Ok(Self(Arc::new(serde_json::to_value(value)?)))
+        serde_json::to_value(value).map(Self::from)
     }
 
     /// Reads it as a typed value.
@@ -68,31 +72,31 @@ impl Json {
     /// # Errors
     /// When the shape does not fit; the text has the place.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        T::deserialize(self.0.as_ref())
+        T::deserialize(self.value())
     }
 
     /// Borrows the value; a `Json` also dereferences to it.
     #[must_use]
     pub fn value(&self) -> &Value {
-        &self.0
+        self.0.as_deref().unwrap_or(&NULL)
     }
 
     /// The value itself, copied only if others hold it too.
     #[must_use]
     pub fn into_value(self) -> Value {
-        Arc::unwrap_or_clone(self.0)
+        self.0.map_or(Value::Null, Arc::unwrap_or_clone)
     }
 
     /// The same value as one that others share, without a copy.
     #[must_use]
     pub fn from_shared(value: Arc<Value>) -> Self {
-        Self(value)
+        Self((!value.is_null()).then_some(value))
     }
 
     /// Returns the value behind its reference count, without a copy; [`Json::from_shared`] takes it back.
     #[must_use]
     pub fn into_shared(self) -> Arc<Value> {
-        self.0
+        self.0.unwrap_or_default()
     }
 
     /// Whether it nests deeper than [`Json::MAX_DEPTH`].
@@ -105,7 +109,7 @@ impl Json {
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
             }
         }
-        exceeds(&self.0, MAX_JSON_DEPTH)
+        exceeds(self.value(), MAX_JSON_DEPTH)
     }
 
     /// Its size in bytes as text, give or take escapes and separators. Costs no allocation.
@@ -122,7 +126,7 @@ impl Json {
                 Value::Null | Value::Bool(_) => 4,
             }
         }
-        size(&self.0)
+        size(self.value())
     }
 
     /// Canonical bytes: no white space, keys sorted at every level whatever order the map keeps them in.
@@ -135,7 +139,7 @@ impl Json {
 
     fn serialize_as_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Self::with_scratch(|text| {
-            text::write(&self.0, Fields::AsTheyAre, text);
+            text::write(self.value(), Fields::AsTheyAre, text);
             serializer.serialize_str(text)
         })
     }
@@ -150,14 +154,15 @@ impl Json {
         text.clear();
         let result = use_text(&mut text);
         if text.capacity() <= KEPT_SCRATCH {
-            SCRATCH.set(text);
+            // `set` would make a value of the cell's type first.
+            SCRATCH.with_borrow_mut(|scratch| *scratch = text);
         }
         result
     }
 
     /// Appends the canonical text.
     pub(crate) fn write_canonical(&self, text: &mut String) {
-        text::write(&self.0, Fields::Sorted, text);
+        text::write(self.value(), Fields::Sorted, text);
     }
 }
 
@@ -169,7 +174,8 @@ impl Default for Json {
 
 impl<T: Into<Value>> From<T> for Json {
     fn from(value: T) -> Self {
-        Self(Arc::new(value.into()))
+        let value = value.into();
+        Self((!value.is_null()).then(|| Arc::new(value)))
     }
 }
 
@@ -177,20 +183,20 @@ impl Deref for Json {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        &self.0
+        self.value()
     }
 }
 
 /// Collects the values into a JSON array. A value that others hold too is copied.
 impl FromIterator<Json> for Json {
     fn from_iter<I: IntoIterator<Item = Self>>(items: I) -> Self {
-        Self(Arc::new(items.into_iter().map(Self::into_value).collect()))
+        Self::from(items.into_iter().map(Self::into_value).collect::<Value>())
     }
 }
 
 impl PartialEq<Json> for Value {
     fn eq(&self, other: &Json) -> bool {
-        *self == *other.0
+        self == other.value()
     }
 }
 
@@ -198,7 +204,7 @@ macro_rules! compares_with {
     ($($other:ty),*) => {$(
         impl PartialEq<$other> for Json {
             fn eq(&self, other: &$other) -> bool {
-                *self.0 == *other
+                *self.value() == *other
             }
         }
     )*};
@@ -208,19 +214,23 @@ compares_with!(Value, str, &str, String, bool, i32, i64, u32, u64, usize, f64);
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(self.value(), f)
     }
 }
 
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(self.value(), f)
     }
 }
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { self.0.serialize(serializer) } else { self.serialize_as_text(serializer) }
+        if serializer.is_human_readable() {
+            self.value().serialize(serializer)
+        } else {
+            self.serialize_as_text(serializer)
+        }
     }
 }
 
@@ -246,6 +256,26 @@ mod tests {
         fields.insert("b".into(), json!([{ "z": 1, "a": null }]));
         fields.insert("a".into(), json!("ä\n"));
         assert_eq!(Json::from(Value::Object(fields)).canonical(), r#"{"a":"ä\n","b":[{"a":null,"z":1}]}"#.as_bytes());
+    }
+
+    #[test]
+    fn null_is_one_value_however_it_was_made() {
+        let made = [
+            Json::null(),
+            Json::default(),
+            Json::from(Value::Null),
+            Json::of(()).unwrap(),
+            Json::from_shared(Arc::new(Value::Null)),
+            Json::from_shared(Json::null().into_shared()),
+            serde_json::from_str("null").unwrap(),
+        ];
+        for json in made {
+            assert_eq!((&json, json.value()), (&Json::null(), &Value::Null));
+            assert_eq!(json, Value::Null);
+            assert_eq!(json.to_string(), "null");
+            assert_eq!(json.into_value(), Value::Null);
+        }
+        assert_ne!(Json::from(false), Json::null());
     }
 
     #[test]

@@ -331,8 +331,12 @@ fn check_owner(path: &Path) -> Result<(), String> {
     let synced = fs::metadata(path.join("synced")).map_or(0, |about| about.len());
     let first_log = files_in(path).unwrap_or_default().into_iter().next();
     let log = first_log.map_or_else(String::new, |(first, _)| format!("wal.{first}"));
-    let others =
-        [("conf", is_there("conf") && !is_there("db")), (&*log, !log.is_empty()), ("lock", !is_number), ("synced", ![0, OLD_SYNCED as u64, SYNCED as u64].contains(&synced))];
+    let others = [
+        ("conf", is_there("conf") && !is_there("db")),
+        (&*log, !log.is_empty()),
+        ("lock", !is_number),
+        ("synced", ![0, OLD_SYNCED as u64, SYNCED as u64].contains(&synced)),
+    ];
     match others.into_iter().find(|(_, is_of_another)| *is_of_another) {
         Some((name, _)) => Err(format!(
             "it is no store, and has a file `{name}`, which a store would write over: name an empty folder or a new one"

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use sled::{IVec, Tree};
 
-use super::gaps::Gaps;
 use super::changes::Unwritten;
+use super::gaps::Gaps;
 use super::loading::load_head;
 use super::overlay::{Changed, Overlay, Stored};
 use super::payloads::{MAX_INLINE, PayloadName, Payloads};

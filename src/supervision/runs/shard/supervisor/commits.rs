@@ -303,7 +303,7 @@ impl RunShard {
             return;
         }
         let Bounds { authority, deadline } = live.run.bounds_of(branch, &turn.agent, &*self.shared.dispatch);
-        let ready = ReadyTurn {
+        let ready = Box::new(ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
@@ -333,7 +333,7 @@ impl RunShard {
                 made: turn.made.clone(),
                 conversation: live.run.conversation_of(turn).cloned(),
             }),
-        };
-        self.shared.dispatch.start(Box::new(ready.seen_from_there()));
+        });
+        self.shared.dispatch.start(ready.seen_from_there());
     }
 }
