@@ -84,6 +84,11 @@ impl AgentName {
         if self.maker().is_none() { self.clone() } else { Self(self.host().into()) }
     }
 
+    /// The same name with a memory of its own. Handles of one memory count their references on all cores, and a turn has many.
+    pub(crate) fn apart(&self) -> Self {
+        Self(Arc::from(&*self.0))
+    }
+
     /// Returns the whole name; for a dynamic agent it begins with the name of its maker: `lead~helper`.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -514,7 +514,7 @@ impl Board {
             (Some(target), None) => self.router.resolve(target)?,
             (None, None) => self.only_agent()?,
         };
-        Ok((cast, agent))
+        Ok((cast, agent.apart()))
     }
 
     /// Checks that the conversation belongs to this agent or workflow.

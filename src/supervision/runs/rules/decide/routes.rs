@@ -162,7 +162,7 @@ fn strictest(agent: &AgentName, actions: impl Iterator<Item = Action>, context: 
 fn resolve(run: &Run, target: &str, context: &DecisionContext<'_>) -> Result<AgentName, Refusal> {
     match run.agents().named(target) {
         Some(made) => context.directory.resolve(made.host()).map(|_| made.clone()),
-        None => context.directory.resolve(target),
+        None => context.directory.resolve(target).map(|agent| agent.apart()),
     }
 }
 
