@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use uuid::fmt::Hyphenated;
 use uuid::{Builder, Uuid};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -123,7 +124,10 @@ impl RunId {
     /// ```
     #[must_use]
     pub fn namespace(self) -> String {
-        format!("run:{self}")
+        let mut name = String::with_capacity("run:".len() + Hyphenated::LENGTH);
+        name.push_str("run:");
+        name.push_str(self.0.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        name
     }
 }
 

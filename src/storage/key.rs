@@ -1,6 +1,7 @@
 //! Names of streams and values, and their bytes.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -67,12 +68,21 @@ impl Key {
     /// [`Key::MAX`].
     #[must_use]
     pub fn new<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut bytes = Vec::with_capacity(64);
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        // Taken out, not borrowed: an iterator that makes a key finds an empty scratch.
+        let mut bytes = SCRATCH.take();
+        bytes.clear();
         for segment in segments {
             push_segment(&mut bytes, segment);
             bytes.extend_from_slice(&END);
         }
-        Self(bytes.into())
+        let key = Self(bytes.as_slice().into());
+        if bytes.capacity() <= Self::MAX {
+            SCRATCH.with_borrow_mut(|scratch| *scratch = bytes);
+        }
+        key
     }
 
     /// Returns this key with `segment` added at its end.

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::sessions::Sessions;
 use super::stream_head::StreamHead;
+use super::stream_names::StreamNames;
 use super::watchers::Watchers;
 use super::{
     Append, Change, Delete, Durability, Entry, Expected, Key, KeyPrefix, NewSession, Put, Record, Revision, Rider,
@@ -51,7 +52,7 @@ struct State {
     last_number: u64,
     streams: HashMap<Key, Stream>,
     /// The streams that have records.
-    names: BTreeSet<Key>,
+    names: StreamNames,
     values: BTreeMap<Key, Entry>,
     expiring: BTreeSet<(Timestamp, Key)>,
     sessions: Sessions,
@@ -249,9 +250,9 @@ impl Storage for Memory {
     }
 
     fn streams(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<Key>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let first = Key::unchecked(prefix.as_bytes());
-        let names = state.names.range((start_of(&first, after), Bound::Unbounded));
+        let names = state.names.sorted().range((start_of(&first, after), Bound::Unbounded));
         ready(Ok(names.take_while(|name| name.starts_with(prefix)).take(limit).cloned().collect()))
     }
 
@@ -263,6 +264,12 @@ impl Storage for Memory {
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
         let now = self.now();
         ready(Ok(self.state.lock().get(key, now).cloned()))
+    }
+
+    fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
+        let now = self.now();
+        let state = self.state.lock();
+        ready(Ok(keys.iter().map(|key| Ok(state.get(key, now).cloned())).collect()))
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {

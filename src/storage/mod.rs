@@ -20,6 +20,7 @@ mod shutdown;
 #[cfg(feature = "sled")]
 mod sled;
 mod stream_head;
+mod stream_names;
 mod transfer;
 mod watchers;
 

@@ -74,8 +74,11 @@ impl Journal {
 
     /// Forgets what was decided about the letters of a run.
     pub(super) async fn forget_letters(&self, run: RunId) -> Result<(), StorageError> {
-        let turns = self.letter_notes(run).await?.into_keys();
-        for turn in turns {
+        // Most runs have none.
+        if self.storage.scan(&Self::key_of(LETTER, run).children(), None, 1).await?.is_empty() {
+            return Ok(());
+        }
+        for turn in self.letter_notes(run).await?.into_keys() {
             self.delete(letter_key(TurnId { run, number: turn })).await?;
         }
         Ok(())

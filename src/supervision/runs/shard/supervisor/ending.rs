@@ -204,9 +204,13 @@ impl ShardContext {
                 false => self.journal.forget(run),
             });
         }
-        if writes.is_empty() {
-            return ready(Ok(())).boxed();
+        match writes.pop() {
+            None => ready(Ok(())).boxed(),
+            Some(only) if writes.is_empty() => only,
+            Some(last) => {
+                writes.push(last);
+                async move { futures::future::try_join_all(writes).await.map(|_| ()) }.boxed()
+            }
         }
-        async move { futures::future::try_join_all(writes).await.map(|_| ()) }.boxed()
     }
 }
