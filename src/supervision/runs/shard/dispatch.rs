@@ -153,7 +153,7 @@ impl ReadyTurn {
     }
 
     /// With what its agent sees of the run that waits for it, besides the state.
-    pub(crate) fn seen_from_there(mut self) -> Self {
+    pub(crate) fn seen_from_there(mut self: Box<Self>) -> Box<Self> {
         if let Some(placed) = self.placed().cloned() {
             (self.figures, self.node, self.conversation) = (placed.figures, placed.node, placed.conversation);
         }

@@ -240,6 +240,12 @@ impl OpenTurn {
         &self.records
     }
 
+    /// Those of the records that an attempt looks at: the figures of its run are passed to it apart, and most turns have nothing else.
+    pub(in crate::supervision::runs) fn records_of_attempt(&self) -> Records {
+        let looked_at = self.records.iter().filter(|(ordinal, _)| **ordinal != FIGURES_ORDINAL);
+        looked_at.map(|(ordinal, record)| (*ordinal, record.clone())).collect()
+    }
+
     /// See [`record::has_requests`].
     pub(in crate::supervision::runs) fn has_requests(&self) -> bool {
         record::has_requests(&self.records)

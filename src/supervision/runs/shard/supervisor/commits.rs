@@ -299,7 +299,7 @@ impl RunShard {
             return;
         }
         let Bounds { authority, deadline } = live.run.bounds_of(branch, &turn.agent, &*self.shared.dispatch);
-        let ready = ReadyTurn {
+        let ready = Box::new(ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
@@ -322,12 +322,12 @@ impl RunShard {
             metrics: live.run.metrics(),
             conversation: live.run.conversation_of(turn).cloned(),
             submission: Arc::clone(live.run.submission()),
-            records: turn.records().clone(),
+            records: turn.records_of_attempt(),
             durability: live.durability,
             is_recovered: live.is_recovered,
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
-        };
-        self.shared.dispatch.start(Box::new(ready.seen_from_there()));
+        });
+        self.shared.dispatch.start(ready.seen_from_there());
     }
 }
