@@ -786,7 +786,7 @@ fn a_server_does_not_use_a_squatted_folder_of_sockets_or_a_store_of_a_newer_vers
     let refused = serve(&["--store", "data"]);
     assert!(refused.code == Some(1) && refused.out.is_empty(), "{:?} {}", refused.code, refused.out);
     assert!(
-        refused.error.contains("it was written by a newer version of callboard (format 99; this one reads 2)"),
+        refused.error.contains("it was written by a newer version of callboard (format 99; this one reads 3)"),
         "{}",
         refused.error
     );

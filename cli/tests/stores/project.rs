@@ -794,8 +794,8 @@ fn a_store_with_a_damaged_file_opens_or_is_refused_with_a_remedy_that_works() {
     };
     check("lock", "remove it", &|| {});
     check("synced", "remove it", &|| {});
-    let rewrite = "write the line `callboard store, format 2` into its file `format`";
-    let format = || fs::write(at("format"), "callboard store, format 2\n").unwrap();
+    let rewrite = "write the line `callboard store, format 3` into its file `format`";
+    let format = || fs::write(at("format"), "callboard store, format 3\n").unwrap();
     check("format", rewrite, &format);
     for broken in ["", "nonsense", "callboard store, format 0"] {
         fs::write(at("format"), broken).unwrap();

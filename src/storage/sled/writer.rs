@@ -230,7 +230,7 @@ impl Writer {
     fn sync_log(&mut self, log: &Log, loose_payloads: &[PayloadName]) -> Result<(), String> {
         let Log { unwritten, progress, has_aged: _ } = log;
         let appended = self.log.append(&*self.disk, progress, unwritten);
-        appended.map_err(|error| failed("the write-ahead log", &error))?;
+        appended.map_err(|error| format!("the log was not written: {error}; {KEPT}"))?;
         self.shared.count_sync();
         let noted = self.folder.note_sync(&*self.disk, progress.sync);
         noted.map_err(|error| failed("synced", &error))?;
@@ -374,10 +374,12 @@ fn stage(
     Ok(true)
 }
 
+const KEPT: &str = "what was acknowledged as `Sync` before is on disk";
+
 fn not_applied(error: sled::Error) -> String {
     format!("a row was not applied: {error}")
 }
 
 fn failed(file: &str, error: &io::Error) -> String {
-    format!("`{file}` could not be synced: {error}; what was acknowledged as `Sync` before is on disk")
+    format!("`{file}` could not be synced: {error}; {KEPT}")
 }
