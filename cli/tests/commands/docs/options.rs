@@ -15,7 +15,7 @@ const OTHERS: [(&str, &str); 5] = [
 ];
 
 /// A span that begins like a command line and is none: a line of a file.
-const NO_COMMAND: &str = "callboard store, format 2";
+const NO_COMMAND: &str = "callboard store, format 3";
 
 /// Every command of `callboard` with its options, as its help has them, and the chores of `cargo xtask`.
 pub(super) struct Known {
