@@ -124,7 +124,8 @@ async fn what_is_written_while_a_pooler_is_restarted_is_there_once() {
 #[tokio::test]
 async fn writes_fail_while_the_disk_is_full_and_are_made_when_it_has_space() {
     let server = Server::start(&["autovacuum=off"]);
-    let config = server.config(&server.fresh_schema().await).patience(Duration::from_millis(100));
+    // A write that fails is tried for that long; so is a connection, which may take a while on a busy machine.
+    let config = server.config(&server.fresh_schema().await).patience(Duration::from_secs(1));
     let store = Postgres::connect_with(config.clone()).await.unwrap();
     let payload: Arc<[u8]> = random(100_000).into();
     let large = |expected| Append::new(key("a"), expected, Arc::clone(&payload));

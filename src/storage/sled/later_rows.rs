@@ -123,8 +123,8 @@ fn log_files(folder: &TempDir) -> usize {
 #[tokio::test]
 async fn what_is_in_the_log_while_nothing_is_written_is_applied() {
     let folder = folder();
-    let store = Recorder::default().open(&folder);
-    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    let store = Recorder::default().open(&folder).applied_from(64 * 100);
+    store.append(append("a", 0, &[7; 100], Durability::Sync)).await.unwrap();
     let syncs = store.stats().syncs;
     while log_files(&folder) > 0 || store.shared.overlay.young_bytes() > 0 {
         tokio::task::yield_now().await;

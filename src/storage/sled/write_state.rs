@@ -124,16 +124,22 @@ impl WriteState {
         self.layer_bytes = bytes;
     }
 
-    /// How long nothing may be written until the rest of what is in memory is applied to the tree, if there is some: whoever reads then
-    /// finds it in one place.
+    /// How long nothing may be written until what is in memory is applied to the tree, if it is much: whoever reads then finds it in one
+    /// place.
     pub(super) fn idle_after(&self) -> Option<Duration> {
-        (self.staging.rows.young_bytes() > 0).then(|| self.buffered_for.saturating_mul(3))
+        self.has_much().then(|| self.buffered_for.saturating_mul(3))
     }
 
-    /// Has the young layer become the old one, which must have been applied, if all of it is synced; returns how far the log has got.
+    /// Has the young layer become the old one, which must have been applied, if it is much and synced; returns how far the log has got.
     pub(super) fn age_if_synced(&mut self) -> Option<Progress> {
-        let ages = self.sync_by.is_none() && self.staging.rows.young_bytes() > 0;
+        let ages = self.sync_by.is_none() && self.has_much();
         ages.then(|| self.staging.age())
+    }
+
+    /// Whether the young layer has so much that readers gain by its being applied: 64 KiB. To apply less is a sync more for each write of a
+    /// store that has few.
+    fn has_much(&self) -> bool {
+        self.staging.rows.young_bytes() >= (self.layer_bytes / 64).max(1)
     }
 
     /// How long until something has to be synced.
