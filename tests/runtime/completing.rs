@@ -11,6 +11,8 @@ use callboard::runtime::Builder;
 use futures::FutureExt;
 use futures::executor::block_on;
 use parking_lot::Mutex;
+use proptest::prelude::*;
+use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify};
 use tokio::task;
@@ -274,11 +276,120 @@ fn a_tree_of_delegations_and_fan_outs_is_completed_on_any_runtime() {
                 .start()
                 .await
                 .unwrap();
-            let expected = callboard::messages::Json::from(serde_json::json!([[0, 2, 4], [20, 22, 24], [40, 42, 44]]));
+            let expected = callboard::messages::Json::from(json!([[0, 2, 4], [20, 22, 24], [40, 42, 44]]));
             for _ in 0..20 {
                 let limits = Limits { handoffs: 50, ..Limits::default() };
                 let result = board.complete(Task::new("work").to("lead").limits(limits)).await.unwrap();
                 assert_eq!((result.outcome, result.output), (Outcome::Finished, expected.clone()));
+            }
+            board.shutdown().await;
+        });
+    }
+}
+
+/// What a turn is to do. Each level has an agent of its own.
+#[derive(Clone, Debug)]
+enum Plan {
+    Answer(u32),
+    /// Waits for its thread once, and answers.
+    Pause(u32),
+    HandOff(Box<Plan>),
+    /// Delegates to all at once.
+    Delegate(Vec<Plan>),
+    OneByOne(Vec<Plan>),
+    FanOut(Vec<Plan>),
+}
+
+impl Plan {
+    fn input(&self) -> serde_json::Value {
+        let all = |plans: &[Self]| plans.iter().map(Self::input).collect::<Vec<_>>();
+        match self {
+            Self::Answer(answer) => json!(["answer", answer]),
+            Self::Pause(answer) => json!(["pause", answer]),
+            Self::HandOff(plan) => json!(["hand off", plan.input()]),
+            Self::Delegate(plans) => json!(["delegate", all(plans)]),
+            Self::OneByOne(plans) => json!(["one by one", all(plans)]),
+            Self::FanOut(plans) => json!(["fan out", all(plans)]),
+        }
+    }
+
+    fn expected(&self) -> serde_json::Value {
+        match self {
+            Self::Answer(answer) | Self::Pause(answer) => json!(answer),
+            Self::HandOff(plan) => plan.expected(),
+            Self::Delegate(plans) | Self::OneByOne(plans) | Self::FanOut(plans) => {
+                plans.iter().map(Self::expected).collect()
+            }
+        }
+    }
+}
+
+/// Plans of at most [`LEVELS`] levels.
+fn plans() -> impl Strategy<Value = Plan> {
+    let answers = prop_oneof![(0..9_u32).prop_map(Plan::Answer), (0..9_u32).prop_map(Plan::Pause)];
+    answers.prop_recursive(LEVELS - 1, 24, 3, |inner| {
+        let some = || prop::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            inner.clone().prop_map(|plan| Plan::HandOff(Box::new(plan))),
+            some().prop_map(Plan::Delegate),
+            some().prop_map(Plan::OneByOne),
+            some().prop_map(Plan::FanOut),
+        ]
+    })
+}
+
+const LEVELS: u32 = 4;
+
+async fn follow(turn: Turn, next: String) -> Result<Command, TurnError> {
+    let (what, rest) = turn.input::<(String, serde_json::Value)>()?;
+    let parts = rest.as_array().cloned().unwrap_or_default();
+    let ask = |part: serde_json::Value| turn.delegate(&next, "part").input(part).into_future();
+    Ok(match &*what {
+        "pause" => {
+            task::yield_now().await;
+            Command::output(rest)
+        }
+        "hand off" => Command::output(rest).goto(&next),
+        "delegate" => Command::output(futures::future::try_join_all(parts.into_iter().map(ask)).await?),
+        "one by one" => {
+            let mut answers = Vec::new();
+            for part in parts {
+                answers.push(ask(part).await?);
+            }
+            Command::output(answers)
+        }
+        "fan out" => Command::new().goto_many(parts.into_iter().map(|part| SendTo::new(&*next, part))),
+        _ => Command::output(rest),
+    })
+}
+
+async fn board_of_levels() -> Callboard {
+    let levels = 0..LEVELS;
+    let builder = levels.fold(Callboard::builder(), |builder, level| {
+        let next = format!("a{}", level + 1);
+        builder.agent(&format!("a{level}"), move |turn: Turn| follow(turn, next.clone()))
+    });
+    builder.start().await.unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_turns_of_a_run_do_it_is_completed(plans in prop::collection::vec(plans(), 1..4), threads in 0..3_usize) {
+        let runtime = match threads {
+            0 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+            threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
+        };
+        runtime.unwrap().block_on(async {
+            let board = board_of_levels().await;
+            let limits = Limits { handoffs: 500, ..Limits::default() };
+            let runs = plans.iter().map(|plan| {
+                board.complete(Task::new("plan").to("a0").input(plan.input()).limits(limits.clone()))
+            });
+            for (result, plan) in futures::future::join_all(runs).await.into_iter().zip(&plans) {
+                let result = result.unwrap();
+                assert_eq!((result.outcome, result.output), (Outcome::Finished, plan.expected().into()), "{plan:?}");
             }
             board.shutdown().await;
         });

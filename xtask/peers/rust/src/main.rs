@@ -10,6 +10,10 @@ mod state;
 
 use std::io::{BufRead, Write};
 
+/// That of callboard's side.
+#[global_allocator]
+static MIMALLOC: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let [side, case] = [1, 2].map(|at| std::env::args().nth(at).unwrap());
     for line in std::io::stdin().lock().lines() {
