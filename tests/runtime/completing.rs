@@ -358,7 +358,7 @@ async fn follow(turn: Turn, next: String) -> Result<Command, TurnError> {
             }
             Command::output(answers)
         }
-        "fan out" => Command::new().goto_many(parts.into_iter().map(|part| SendTo::new(&*next, part))),
+        "fan out" => Command::new().goto_many(parts.into_iter().map(|part| SendTo::new(&next, part))),
         _ => Command::output(rest),
     })
 }
