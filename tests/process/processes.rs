@@ -33,7 +33,7 @@ fn build() -> BTreeMap<String, PathBuf> {
     let mut cargo = std::process::Command::new(env!("CARGO"));
     // With the features of the whole workspace, as the tests were built: nothing is built twice.
     cargo.args(["build", "--workspace", "--examples", "--message-format=json-render-diagnostics"]);
-    cargo.args((!cfg!(debug_assertions)).then_some("--profile=campaign"));
+    cargo.args((!cfg!(debug_assertions)).then_some("--release"));
     // The variables by which cargo describes the package of this test: build scripts of dependencies read variables of these names, so cargo would
     // build those again, and with them most of the workspace.
     let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");

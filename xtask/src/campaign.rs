@@ -305,13 +305,13 @@ fn in_parts(campaign: &Campaign, is_long: bool, seed: u64, parts: u64) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// The long form runs optimized, in the profile `campaign`, the fast one in what `cargo xtask test` has built. Returns what it has reported.
+/// The long form runs in release, the fast one in what `cargo xtask test` has built. Returns what it has reported.
 fn run(campaign: &Campaign, is_long: bool, count: u64, seed: Option<u64>) -> (Vec<String>, ExitCode) {
     let Campaign { name, about, test, filter, variable, unit, .. } = campaign;
     if *name == "powercut" {
         crate::tools::provide_strace();
     }
-    let profile = if is_long { "campaign" } else { "dev" };
+    let profile = if is_long { "release" } else { "dev" };
     let (package, test) = test.split_once('/').unwrap_or(("callboard", test));
     let mut cargo = crate::commands::cargo();
     cargo.args(["test", "--package", package, "--profile", profile]);

@@ -60,6 +60,7 @@ fn wheel(folder: &Path, version: &str) -> Result<(PathBuf, PathBuf), String> {
     run(Command::new(tools.join("bin/pip")).args(["install", "--quiet", MATURIN]))?;
     let mut maturin = crate::commands::without_package(Command::new(tools.join("bin/maturin")));
     maturin
+        .envs([("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")])
         .args(["build", "--release", "--locked", "--out"])
         .arg(&wheels)
         .arg("--target-dir")

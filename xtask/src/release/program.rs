@@ -23,10 +23,15 @@ pub(crate) fn release() -> ExitCode {
 }
 
 fn try_release() -> Result<String, String> {
-    let with_symbols = ["profile.release.strip=\"none\"", "profile.release.debug=\"line-tables-only\""];
+    let settings = [
+        "profile.release.lto=\"fat\"",
+        "profile.release.codegen-units=1",
+        "profile.release.strip=\"none\"",
+        "profile.release.debug=\"line-tables-only\"",
+    ];
     let mut build = crate::commands::cargo();
     build.args(["build", "--release", "--package", "callboard-cli"]);
-    for setting in with_symbols {
+    for setting in settings {
         build.args(["--config", setting]);
     }
     run(&mut build)?;
