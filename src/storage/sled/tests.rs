@@ -80,6 +80,10 @@ impl Disk for Recorder {
     }
 }
 
+/// What a write with a long payload takes.
+const STEPS: [&str; 8] =
+    ["write wal", "wal", "create payload", "write payload", "payload", "rename payload", "payloads", "write synced"];
+
 /// The name of a file, also of an unfinished one.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -145,19 +149,9 @@ async fn a_long_rider_of_a_short_append_is_synced_with_its_name_before_the_ackno
 
 #[tokio::test]
 async fn an_append_whose_writing_has_failed_at_any_step_is_there_with_all_riders_or_with_none() {
-    let steps = [
-        "write wal",
-        "wal",
-        "create payload",
-        "write payload",
-        "payload",
-        "rename payload",
-        "payloads",
-        "write synced",
-    ];
     let (old, new): (Arc<[u8]>, Arc<[u8]>) = (b"old".as_slice().into(), vec![2; 70_000].into());
     let (mut with, mut without) = (0, 0);
-    for step in steps {
+    for step in STEPS {
         let (recorder, folder) = (Recorder::default(), folder());
         let store = recorder.open(&folder);
         for key in ["deleted", "replaced"] {
@@ -297,17 +291,7 @@ async fn more_writers_than_there_is_room_for_are_all_served() {
 
 #[tokio::test]
 async fn a_failed_step_stops_the_store_and_is_not_tried_again() {
-    let steps = [
-        "write wal",
-        "wal",
-        "create payload",
-        "write payload",
-        "payload",
-        "rename payload",
-        "payloads",
-        "write synced",
-    ];
-    for step in steps {
+    for step in STEPS {
         let (recorder, folder) = (Recorder::default(), folder());
         let store = recorder.open(&folder);
         let mut watch = store.watch(&Key::new([]).children());
