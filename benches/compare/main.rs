@@ -9,7 +9,8 @@
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
 //! cargo bench --bench compare -- growth       how costs grow with what else there is; --svg FOLDER writes the picture
 //! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; `durable-one 500`: one at a time;
-//!                                             `raw-sled 3`: what raw sled does for them
+//!                                             `steps`, `steps-one`: of agents that act through steps; `raw-sled 3`: what raw
+//!                                             sled does for them
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
@@ -96,8 +97,10 @@ fn main() -> ExitCode {
     if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {
         let (what, times) = (&*arguments[at + 1], &*arguments[at + 2]);
         match what {
-            "durable" => disks::repeat_chains(times.parse().unwrap()),
-            "durable-one" => disks::repeat_one(times.parse().unwrap()),
+            "durable" => disks::repeat_chains(runs::chain_of_three, times.parse().unwrap()),
+            "durable-one" => disks::repeat_one(runs::chain_of_three, times.parse().unwrap()),
+            "steps" => disks::repeat_chains(runs::chain_through_steps, times.parse().unwrap()),
+            "steps-one" => disks::repeat_one(runs::chain_through_steps, times.parse().unwrap()),
             "raw-sled" => disks::repeat_rows(times.parse().unwrap()),
             _ => runs::repeat(what, times.parse().unwrap()),
         }

@@ -19,17 +19,28 @@ const WIDTH: usize = 1_000;
 
 /// Three agents that hand off with an update each.
 pub(crate) fn chain_of_three() -> callboard::runtime::Builder {
-    Callboard::builder()
-        .agent("researcher", |turn: Turn| async move {
-            let notes = format!("notes on {}", turn.task().body);
-            Ok(Command::update("artifacts", json!({ "notes": notes })).with_output("72 of 100").goto("writer"))
-        })
-        .agent("writer", |_: Turn| async move {
-            Ok(Command::update("artifacts", json!({ "text": "text.md" })).with_output("88 of 100").goto("editor"))
-        })
-        .agent("editor", |_: Turn| async move {
-            Ok(Command::update("artifacts", json!({ "final": "final.md" })).with_output("done"))
-        })
+    chain_of(|agent| agent)
+}
+
+/// The same, of agents that declare that they act outside only through their run.
+pub(crate) fn chain_through_steps() -> callboard::runtime::Builder {
+    chain_of(AgentSpec::acts_through_steps)
+}
+
+fn chain_of(as_they_are: impl Fn(AgentSpec) -> AgentSpec) -> callboard::runtime::Builder {
+    let researcher = AgentSpec::new("researcher", |turn: Turn| async move {
+        let notes = format!("notes on {}", turn.task().body);
+        Ok(Command::update("artifacts", json!({ "notes": notes })).with_output("72 of 100").goto("writer"))
+    });
+    let writer = AgentSpec::new("writer", |_: Turn| async move {
+        Ok(Command::update("artifacts", json!({ "text": "text.md" })).with_output("88 of 100").goto("editor"))
+    });
+    let editor = AgentSpec::new("editor", |_: Turn| async move {
+        Ok(Command::update("artifacts", json!({ "final": "final.md" })).with_output("done"))
+    });
+    [researcher, writer, editor]
+        .into_iter()
+        .fold(Callboard::builder(), |builder, agent| builder.with(as_they_are(agent)))
 }
 
 pub(crate) fn chain_task() -> Task {

@@ -29,6 +29,11 @@ impl TurnTaint {
         Self { is_set, is_recorded, is_run_tainted: *is_run_tainted, turn, attempt: *attempt, sink: sink.clone() }
     }
 
+    /// Waits until the turn may act outside.
+    pub(super) async fn committed(&self) {
+        self.sink.committed().await;
+    }
+
     pub(super) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
     }

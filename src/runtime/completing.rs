@@ -46,7 +46,7 @@ impl Callboard {
     /// See [`CompleteError`].
     pub async fn complete(&self, task: Task) -> Result<RunResult, CompleteError> {
         let mut in_place = InPlace::new(&self.board.scheduler);
-        let run = in_place.submitting(self.submit(task)).await?;
+        let run = in_place.until(self.submit(task)).await?;
         Ok(in_place.until(run.result()).await?)
     }
 }

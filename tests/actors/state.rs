@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Counter, Shaky, World, assert_nothing_left, broken, builder, finish, people, secs};
+use callboard::SubmitError;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Reducer, RunEvent, RunResult, Schema, SendTo, StateRules, Usage};
 use callboard::prelude::*;
@@ -320,7 +321,9 @@ const DEPTH: usize = 8;
 /// Follows its script; one agent for each depth, so that no chain has a cycle.
 async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     let script: Script = turn.input()?;
-    let spread = (u64::from(turn.id().number) * 7919 + u64::from(turn.attempt())).wrapping_mul(delays | 1) % 97;
+    let spread = (u64::from(turn.id().number) * 7919 + u64::from(turn.attempt())).wrapping_mul(delays | 1);
+    // In one case of three, turns are often faster than commits.
+    let spread = spread % if delays.is_multiple_of(3) { 3 } else { 97 };
     tokio::time::sleep(Duration::from_millis(spread)).await;
     let depth: usize = turn.agent().as_str()[1..].parse()?;
     let next = format!("a{}", depth + 1);
@@ -378,11 +381,20 @@ async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize
     let store = Arc::new(Shaky::new(&env, one_in));
     let storage: Arc<dyn Storage> = store.clone();
     let board = builder().env(env).storage(storage).capacity(|capacity| capacity.run_supervisors(1));
-    let (result, _) = play(board, script, delays).await;
+    let (result, _) = play_with(board, script, delays, AgentSpec::acts_through_steps).await;
     (result, store.failed.get())
 }
 
 async fn play(builder: Builder, script: &Script, delays: u64) -> (RunResult, Vec<RunEvent>) {
+    play_with(builder, script, delays, |agent| agent).await
+}
+
+async fn play_with(
+    builder: Builder,
+    script: &Script,
+    delays: u64,
+    change: impl Fn(AgentSpec) -> AgentSpec,
+) -> (RunResult, Vec<RunEvent>) {
     let mut builder = builder.pool(100).breaker(callboard::supervision::runs::BreakerPolicy {
         threshold: u32::MAX,
         cooldown: secs(1),
@@ -390,13 +402,26 @@ async fn play(builder: Builder, script: &Script, delays: u64) -> (RunResult, Vec
     });
     for depth in 0..DEPTH {
         let agent = move |turn: Turn| follow(turn, delays);
-        builder = builder.with(AgentSpec::new(&format!("a{depth}"), agent).concurrency(100));
+        let spec = AgentSpec::new(&format!("a{depth}"), agent).concurrency(100);
+        // Of those with odd depths, commits are waited for.
+        builder = builder.with(if depth % 2 == 0 { change(spec) } else { spec });
     }
     let board = builder.start().await.unwrap();
     let limits = Limits { handoffs: 1_000, agents: 100, depth: 100, ..Limits::default() };
     let schema = Schema::swarm().channel("count", Reducer::Sum);
-    let task = Task::new("x").to("a0").input(Json::of(script).unwrap()).limits(limits).schema(schema);
-    let run = board.submit(task).await.unwrap();
+    let task = Task::new("x")
+        .id(RunId(uuid::Uuid::from_u128(7)))
+        .to("a0")
+        .input(Json::of(script).unwrap())
+        .limits(limits)
+        .schema(schema);
+    // A supervisor that crashes, or a store that fails, while the submission is in flight leaves it without an acknowledgement.
+    let run = loop {
+        match board.submit(task.clone()).await {
+            Ok(run) => break run,
+            Err(error) => assert!(matches!(error, SubmitError::Unacknowledged(_)), "{error:?}"),
+        }
+    };
     let result = run.result().await.unwrap();
     let history = run.history().await.unwrap();
     // The journal may hold the end before the run supervisor, which crashes, has learnt of it.

@@ -17,7 +17,7 @@ use serde_json::json;
 pub(crate) const TURNS: usize = 4;
 
 /// A board on a store in a folder, with agents of which each has one effect that may be repeated, and the last one that must
-/// not be.
+/// not be. The turns of all but one begin ahead of their commits.
 pub(crate) fn builder(folder: &Path) -> Builder {
     let sink_of = |name| Arc::new(OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap());
     let (sink, charges) = (sink_of("effects"), sink_of("charges"));
@@ -39,29 +39,40 @@ pub(crate) fn builder(folder: &Path) -> Builder {
     let (lead, last) = (agent(Some("b")), agent(None));
     Callboard::builder()
         .storage(Sled::open(folder.join("store")).unwrap())
-        .agent("a", move |turn: Turn| {
-            let handoff = lead(turn.clone());
-            async move {
-                turn.delegate("helper", "help").await?;
-                handoff.await
-            }
-        })
+        .with(
+            AgentSpec::new("a", move |turn: Turn| {
+                let handoff = lead(turn.clone());
+                async move {
+                    turn.delegate("helper", "help").await?;
+                    handoff.await
+                }
+            })
+            .acts_through_steps(),
+        )
         .agent("b", agent(Some("c")))
-        .agent("c", move |turn: Turn| {
-            let (last, charges) = (last(turn.clone()), Arc::clone(&charges));
-            async move {
-                let line = format!("{}\n", turn.id());
-                let charge = async {
-                    (&*charges).write_all(line.as_bytes())?;
-                    // It takes its time to answer: here most of the kills strike.
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                    Ok::<_, std::io::Error>(())
-                };
-                turn.effect("charge").target(&turn.id().to_string()).run(charge).await?;
-                last.await
-            }
-        })
-        .agent("helper", |_: Turn| async { Ok(Command::output("helped").with("messages", json!(["helped"]))) })
+        .with(
+            AgentSpec::new("c", move |turn: Turn| {
+                let (last, charges) = (last(turn.clone()), Arc::clone(&charges));
+                async move {
+                    let line = format!("{}\n", turn.id());
+                    let charge = async {
+                        (&*charges).write_all(line.as_bytes())?;
+                        // It takes its time to answer: here most of the kills strike.
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                        Ok::<_, std::io::Error>(())
+                    };
+                    turn.effect("charge").target(&turn.id().to_string()).run(charge).await?;
+                    last.await
+                }
+            })
+            .acts_through_steps(),
+        )
+        .with(
+            AgentSpec::new("helper", |_: Turn| async {
+                Ok(Command::output("helped").with("messages", json!(["helped"])))
+            })
+            .acts_through_steps(),
+        )
 }
 
 /// What the files show of runs that have ended.

@@ -15,6 +15,8 @@ pub(crate) struct AgentConfig {
     pub(crate) is_reentrant: bool,
     /// Its turns run on threads of their own.
     pub(crate) is_blocking: bool,
+    /// It acts outside only through its run.
+    pub(crate) acts_through_steps: bool,
     /// How long a turn may run, without the time in which it waits.
     pub(crate) timeout: Duration,
     /// Its authority.

@@ -46,6 +46,7 @@ pub struct AgentSpec {
     concurrency: usize,
     is_reentrant: bool,
     is_blocking: bool,
+    acts_through_steps: bool,
     timeout: Duration,
     max_restarts: u32,
     restart_window: Duration,
@@ -112,6 +113,7 @@ impl AgentSpec {
             concurrency: 5,
             is_reentrant: true,
             is_blocking: false,
+            acts_through_steps: false,
             timeout: Duration::from_secs(600),
             max_restarts: 5,
             restart_window: Duration::from_secs(60),
@@ -194,6 +196,7 @@ impl AgentSpec {
             slots: self.concurrency,
             is_reentrant: self.is_reentrant,
             is_blocking: self.is_blocking,
+            acts_through_steps: self.acts_through_steps,
             timeout: self.timeout,
             authority: self.authority,
             of_turns: Arc::new(TurnSettings {
@@ -337,6 +340,33 @@ impl AgentSpec {
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.is_blocking = true;
+        self
+    }
+
+    /// Declares that the agent acts outside only through its run: by steps, tools, outside effects, delegations, questions, consent and the
+    /// shared context. Of a durable run its next turn may then begin while the commit that starts it is being synced, and several such
+    /// turns are journaled with one commit. What they ask the run for, what they write into the shared context, and the run's end wait
+    /// until all that was before is synced. A crash repeats the turns since the last commit (SEMANTICS 8), up to 64 of them, and one that is
+    /// repeated may come to something else: what an agent does besides, such as a request to another service outside of a step, may then
+    /// belong to a turn that the journal never has. [`Turn::committed`] waits for the commit.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let add = |turn: Turn| async move {
+    ///     let number: u64 = turn.input()?;
+    ///     Ok(Command::output(number + 1))
+    /// };
+    /// let board = Callboard::builder().with(AgentSpec::new("add", add).acts_through_steps()).start().await?;
+    /// assert_eq!(board.complete(Task::new(1).to("add")).await?.output, 2);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// [`Turn::committed`]: crate::actors::Turn::committed
+    #[must_use]
+    pub fn acts_through_steps(mut self) -> Self {
+        self.acts_through_steps = true;
         self
     }
 

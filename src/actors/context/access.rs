@@ -190,7 +190,9 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        let entry = self.store.recall(&self.granted(namespace)?, key).await?;
+        let granted = self.granted(namespace)?;
+        self.committed().await;
+        let entry = self.store.recall(&granted, key).await?;
         self.read(&entry);
         Ok(entry)
     }
@@ -205,7 +207,9 @@ impl ContextAccess {
         key: &str,
         ttl: impl Into<Option<Duration>>,
     ) -> Result<bool, ContextError> {
-        self.store.touch(&self.granted(namespace)?, key, ttl).await
+        let granted = self.granted(namespace)?;
+        self.committed().await;
+        self.store.touch(&granted, key, ttl).await
     }
 
     /// As [`ContextStore::delete`].
@@ -213,7 +217,9 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn delete(&self, namespace: &str, key: &str) -> Result<bool, ContextError> {
-        self.store.delete(&self.granted(namespace)?, key).await
+        let granted = self.granted(namespace)?;
+        self.committed().await;
+        self.store.delete(&granted, key).await
     }
 
     /// As [`ContextStore::watch`].
@@ -276,7 +282,15 @@ impl ContextAccess {
 
     async fn write(&self, namespace: &str, key: &str, value: &str, mode: Mode) -> Result<ContextEntry, ContextError> {
         let (namespace, origin) = (self.granted(namespace)?, self.writer.as_ref().map(Writer::origin));
+        self.committed().await;
         self.store.write(&namespace, key, value, &self.agent, origin, mode).await
+    }
+
+    /// Waits until the turn may act outside.
+    async fn committed(&self) {
+        if let Some(Writer { taint, .. }) = &self.writer {
+            taint.committed().await;
+        }
     }
 
     /// Taints the turn if one of the entries is tainted.

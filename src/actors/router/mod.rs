@@ -369,6 +369,10 @@ impl AgentDirectory for Router {
         self.scheduler.check_capacity(agent)
     }
 
+    fn acts_through_steps(&self, agent: &AgentName) -> bool {
+        self.scheduler.acts_through_steps(agent)
+    }
+
     fn authority(&self, agent: &str) -> Authority {
         self.scheduler.authority(agent)
     }

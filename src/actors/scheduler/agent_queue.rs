@@ -70,6 +70,11 @@ pub(super) struct KnownTurn {
 }
 
 impl KnownTurn {
+    /// It began ahead of a commit that was lost: what it reports is dropped.
+    pub(super) fn is_lost(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.turn.ready.sink.is_lost())
+    }
+
     /// Its outcome was enqueued with its run, and its worker has not released its permit and slot yet.
     pub(super) fn has_reported(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.turn.has_reported.load(Ordering::Acquire))

@@ -164,6 +164,13 @@ impl Scheduler {
         config.map_or(Authority::of([]), |config| config.authority)
     }
 
+    /// Whether an agent, or the one that created it, acts outside only through its run.
+    pub(in crate::actors) fn acts_through_steps(&self, name: &AgentName) -> bool {
+        let state = self.state.lock();
+        let config = state.index_of(name.host()).and_then(|index| state.agents.config(index));
+        config.is_some_and(|config| config.acts_through_steps)
+    }
+
     /// Checks that the last of these dynamic agents can be built, each by the one before it.
     pub(in crate::actors) fn check_dynamic(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
         let state = self.state.lock();

@@ -40,12 +40,13 @@ impl Scheduler {
         match agent.turns.get(&ready.id) {
             // The turn was delivered twice, or after a later attempt.
             Some(known) if known.attempt > ready.attempt => return,
-            Some(known) if known.attempt == ready.attempt && !known.has_reported() => return,
+            Some(known) if known.attempt == ready.attempt && !known.has_reported() && !known.is_lost() => return,
             Some(_) | None => {}
         }
         let before = agent.turns.insert(ready.id, KnownTurn { attempt: ready.attempt, running: None });
         if let Some(KnownTurn { running: Some(running), .. }) = before {
-            // The earlier delivery of this attempt has reported already, or the attempt is obsolete: its result is not needed.
+            // The earlier delivery of this attempt has reported already or is of a lost commit, or the attempt is obsolete: its result is not
+            // needed.
             running.turn.stop.set(StopReason::Cancelled);
         }
         agent.ready.push_back(ready);

@@ -76,28 +76,18 @@ impl InPlace {
         Self { scheduler: Arc::clone(scheduler), wanted: Wanted::default(), turns: None }
     }
 
-    /// Waits for the submission of the run. The turn that becomes ready with it begins afterwards.
-    pub(crate) async fn submitting<T>(&mut self, submission: impl Future<Output = T>) -> T {
-        let mut submission = pin!(submission);
+    /// Waits for the submission of the run or for its end, and takes its turns meanwhile. A turn that becomes ready with what is waited for
+    /// begins with the next wait.
+    pub(crate) async fn until<T>(&mut self, something: impl Future<Output = T>) -> T {
+        let mut something = pin!(something);
         poll_fn(|context| {
-            let _runtime = self.scheduler.runtime.enter();
-            let _polled = Polled::begin(&mut self.wanted);
-            submission.as_mut().poll(context)
-        })
-        .await
-    }
-
-    /// Waits for the end of the run, and takes its turns meanwhile.
-    pub(crate) async fn until<T>(mut self, end: impl Future<Output = T>) -> T {
-        let mut end = pin!(end);
-        poll_fn(|context| {
-            let Self { scheduler, wanted, turns } = &mut self;
+            let Self { scheduler, wanted, turns } = &mut *self;
             let _runtime = scheduler.runtime.enter();
             let _polled = Polled::begin(wanted);
             loop {
                 poll_turns(scheduler, turns, context);
-                if let Poll::Ready(end) = end.as_mut().poll(context) {
-                    return Poll::Ready(end);
+                if let Poll::Ready(done) = something.as_mut().poll(context) {
+                    return Poll::Ready(done);
                 }
                 match take_kept() {
                     None => return Poll::Pending,

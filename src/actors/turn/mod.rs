@@ -365,6 +365,14 @@ impl Turn {
         something.await
     }
 
+    /// Waits, without permit and slot, until all that the run has journaled before this turn is as durable as the run asks for. It returns at
+    /// once, unless the agent [acts through steps](crate::actors::AgentSpec::acts_through_steps): such an agent waits here before it acts outside
+    /// in another way. What it asks its run for, and what it writes into the shared context, waits by itself.
+    pub async fn committed(&self) {
+        let _waiting = Waiting::begin(&self.shared);
+        self.shared.ready.sink.committed().await;
+    }
+
     /// Whether anybody watches the board; otherwise nothing needs to be shown.
     #[must_use]
     pub fn is_watched(&self) -> bool {

@@ -121,6 +121,9 @@ impl Turn {
                 // Boxed to keep the future small: most steps do not need this request.
                 Box::pin(self.request(ordinal, || TurnRequest::StartStep(Arc::clone(&name)))).await?;
             }
+            if self.shared.ready.sink.is_ahead() {
+                Box::pin(self.committed()).await;
+            }
             if !self.shared.services.lease.allows_work() {
                 Box::pin(self.shared.services.lease.allowed()).await;
             }

@@ -1,5 +1,6 @@
 //! Random swarms under random schedules and faults: every run ends as planned, every command counts once, and nothing is left.
 
+mod ahead;
 mod boards;
 mod dormant;
 mod people;

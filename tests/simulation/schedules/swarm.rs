@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use callboard::env::Fault;
-use callboard::messages::{Action, Reducer, RunId, Schema, SendTo, Usage};
+use callboard::messages::{Action, Durability, Reducer, RunId, Schema, SendTo, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::BreakerPolicy;
@@ -177,6 +177,15 @@ pub(crate) fn board_with(sim: &Sim, has: impl Fn(usize) -> bool) -> Builder {
 pub(crate) fn dormant_board(sim: &Sim) -> Builder {
     let idle = Duration::from_millis(1 + sim.below(2_000));
     board_of(sim, |_| true, AgentSpec::dormant).timings(|timings| timings.sleep_after(idle))
+}
+
+/// A board of which every second agent declares that it acts outside only through its run, on a store that syncs every commit.
+pub(crate) fn through_steps_board(sim: &Sim) -> Builder {
+    let change = |agent: AgentSpec| match agent.name().unwrap().as_str() {
+        "a1" | "a3" => agent,
+        _ => agent.acts_through_steps(),
+    };
+    board_of(sim, |_| true, change).durability(Durability::Sync)
 }
 
 fn board_of(sim: &Sim, has: impl Fn(usize) -> bool, change: impl Fn(AgentSpec) -> AgentSpec) -> Builder {

@@ -45,6 +45,11 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
         false
     }
 
+    /// Whether an agent acts outside only through its run, so that its turns may begin ahead of the commit that starts them.
+    fn acts_through_steps(&self, _: &AgentName) -> bool {
+        false
+    }
+
     /// The authority of an agent that the board has, not one that an agent created.
     fn authority(&self, agent: &str) -> Authority;
 

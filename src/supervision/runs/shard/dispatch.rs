@@ -18,6 +18,7 @@ use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{self, Answered, Records, Run};
 
+use super::ahead::Beginning;
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue, WithRecord};
 
 /// Carries out what run supervisors decide. The router implements it.
@@ -187,13 +188,34 @@ impl ReadyTurn {
 /// The sink through which a worker sends a turn's outcome and requests to the run's supervisor. A cheap clone. Each call returns
 /// a guard: dropped, it wakes the supervisor, and [`EnqueueGuard::drain`] processes the message on this thread.
 #[derive(Clone, Debug)]
-pub(crate) struct TurnSink(Arc<ShardQueue>);
+pub(crate) struct TurnSink {
+    queue: Arc<ShardQueue>,
+    /// Set if the turn began ahead of its commit.
+    beginning: Option<Arc<Beginning>>,
+}
 
 impl TurnSink {
-    /// The sink of the turns of a shard.
+    /// The sink of a turn of a shard.
     #[must_use]
-    pub(crate) fn new(queue: Arc<ShardQueue>) -> Self {
-        Self(queue)
+    pub(crate) fn new(queue: Arc<ShardQueue>, beginning: Option<Arc<Beginning>>) -> Self {
+        Self { queue, beginning }
+    }
+
+    /// Whether the turn did not begin: what it sends is dropped.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.beginning.as_ref().is_some_and(|beginning| beginning.is_lost())
+    }
+
+    /// Whether the turn began ahead of its commit, which may be acknowledged by now.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.beginning.is_some()
+    }
+
+    /// Waits until the commit with which the turn began is acknowledged.
+    pub(crate) async fn committed(&self) {
+        if let Some(beginning) = &self.beginning {
+            beginning.journaled().await;
+        }
     }
 
     /// Sends how an attempt ended; `is_tainted` if the turn had read untrusted input.
@@ -204,8 +226,9 @@ impl TurnSink {
         is_tainted: bool,
         outcome: TurnOutcome,
     ) -> EnqueueGuard<'_> {
-        let message = RunMessage::Outcome { turn: turn.number, attempt, is_tainted, outcome };
-        self.0.enqueue(ShardMessage::Run { run: turn.run, message })
+        let beginning = self.beginning.clone();
+        let message = RunMessage::Outcome { turn: turn.number, attempt, is_tainted, outcome, beginning };
+        self.queue.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 
     /// Sends a request of an attempt; `reply` receives the answer, if there is to be one. `with_share` is written with the record of a
@@ -220,7 +243,8 @@ impl TurnSink {
         with_share: Option<WithRecord<Share>>,
     ) -> EnqueueGuard<'_> {
         let key = RequestKey { turn: turn.number, ordinal };
-        let message = RunMessage::Request { key, attempt, is_tainted, request, reply, with_share };
-        self.0.enqueue(ShardMessage::Run { run: turn.run, message })
+        let beginning = self.beginning.clone();
+        let message = RunMessage::Request { key, attempt, is_tainted, request, reply, with_share, beginning };
+        self.queue.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 }

@@ -15,6 +15,7 @@ use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Rec
 use crate::supervision::runs::rules::small_map::SmallMap;
 use crate::supervision::runs::rules::snapshot::Cadence;
 
+use super::ahead::{Ahead, InFlight};
 use super::dispatch::Inboxes;
 use super::queue::{AtEnd, RecoveryBarrier, RunMessage};
 
@@ -41,8 +42,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) at_end: Option<Box<AtEnd>>,
     /// Actions for the acknowledgement of `events`.
     pub(in crate::supervision::runs) on_commit: Vec<OnCommit>,
-    /// An append is in flight; messages wait in `waiting` until it ends.
-    pub(in crate::supervision::runs) is_committing: bool,
+    /// What belongs to the append in flight, if one is; messages wait in `waiting` until it ends.
+    pub(in crate::supervision::runs) in_flight: Option<InFlight>,
     /// Messages that arrived while a commit was in flight.
     pub(in crate::supervision::runs) waiting: VecDeque<RunMessage>,
     /// Requests of turns without an answer.
@@ -68,6 +69,8 @@ pub(in crate::supervision::runs) struct LiveRun {
 pub(in crate::supervision::runs) enum OnCommit {
     /// Performs an effect of an event.
     Effect(Effect),
+    /// Tells a turn that began ahead of the commit that it is acknowledged.
+    Begun(Ahead),
     /// Dispatches a turn that was under way when its run was read back.
     Redispatch(u32),
     /// A turn is over: `signal` goes to its agent's breaker, and with `abort` a worker that still has it is stopped.
@@ -132,7 +135,7 @@ impl LiveRun {
             riders: Vec::new(),
             at_end: None,
             on_commit: Vec::new(),
-            is_committing: false,
+            in_flight: None,
             waiting: VecDeque::new(),
             waiters: SmallMap::new(),
             // Most runs have one caller.
@@ -149,7 +152,7 @@ impl LiveRun {
     /// Whether all of its events are journaled as durably as it asks. False after it was read back because a commit failed,
     /// until its next commit.
     pub(in crate::supervision::runs) fn is_acknowledged(&self) -> bool {
-        self.last > 0 && !self.is_committing && self.events.is_empty()
+        self.last > 0 && self.in_flight.is_none() && self.events.is_empty()
     }
 
     /// Takes the shard's buffers for the next commit, unless the run has its own.

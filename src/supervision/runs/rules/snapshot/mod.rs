@@ -138,6 +138,11 @@ impl Cadence {
     /// Counts journaled events, and returns whether a snapshot of the run is due.
     pub(in crate::supervision::runs) fn count(&mut self, events: usize, run: &Run) -> bool {
         self.events += events;
+        self.is_due(run)
+    }
+
+    /// Whether a snapshot of the run is due.
+    pub(in crate::supervision::runs) fn is_due(&self, run: &Run) -> bool {
         let left = match run.branches().get(0).map(|root| &root.now) {
             Some(Now::Forked(forked)) => forked.ends.len(),
             Some(Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Plan(_)) | None => 0,

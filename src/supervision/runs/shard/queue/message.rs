@@ -18,6 +18,7 @@ use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteE
 use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::snapshot::Loaded;
+use crate::supervision::runs::shard::ahead::Beginning;
 
 /// Held for each run that recovery has found, and dropped when the run was read and what it waits for is known; recovery is over when the
 /// last is dropped.
@@ -62,6 +63,8 @@ pub(crate) enum RunMessage {
         is_tainted: bool,
         /// The command, or the failure.
         outcome: TurnOutcome,
+        /// Set if the turn began ahead of its commit.
+        beginning: Option<Arc<Beginning>>,
     },
     /// A turn asks for something.
     Request {
@@ -77,6 +80,8 @@ pub(crate) enum RunMessage {
         reply: Option<oneshot::Sender<TurnReply>>,
         /// Written with the record of a share that is reserved.
         with_share: Option<WithRecord<Share>>,
+        /// Set if the turn began ahead of its commit.
+        beginning: Option<Arc<Beginning>>,
     },
     /// A person answers a question.
     Answer {
@@ -166,6 +171,18 @@ pub(crate) enum RunMessage {
         /// The delegation or question; `None` for the run's own deadline.
         request: Option<RequestKey>,
     },
+}
+
+impl RunMessage {
+    /// Whether it is of a turn that did not begin, because the commit ahead of which it began was lost.
+    pub(crate) fn is_of_lost_turn(&self) -> bool {
+        match self {
+            Self::Outcome { beginning: Some(beginning), .. } | Self::Request { beginning: Some(beginning), .. } => {
+                beginning.is_lost()
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A message for a shard. What is not for one run is processed at once, also while a commit is in flight.

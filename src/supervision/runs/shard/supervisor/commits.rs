@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures::FutureExt;
 
@@ -11,6 +12,7 @@ use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::rare::Rare;
 use crate::supervision::runs::rules::run::{Bounds, Branch, Effect, OpenTurn, Phase};
+use crate::supervision::runs::shard::ahead::{Ahead, Beginning, InFlight};
 use crate::supervision::runs::shard::dispatch::{ReadyExtras, ReadyTurn, TurnSink};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
@@ -32,22 +34,26 @@ impl RunShard {
                 None => return,
             }
         }
+        if live.in_flight.is_some() {
+            self.begin_ahead(&mut live, now);
+        }
         self.runs.insert(run, live);
     }
 
     /// Begins a commit; `None` if there is nothing to commit, or it is not acknowledged at once.
     fn append(&self, live: &mut LiveRun) -> Option<Result<Sequence, StorageError>> {
-        if live.is_committing || (live.events.is_empty() && live.on_commit.is_empty()) {
+        if live.in_flight.is_some() || (live.events.is_empty() && live.on_commit.is_empty()) {
             return None;
         }
         if live.events.is_empty() {
             return Some(Ok(live.last));
         }
-        live.is_committing = true;
         let run = live.run.id();
         let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
         let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
         let riders = self.shared.notes_of_next_record(live, durability);
+        live.in_flight =
+            Some(InFlight { events: live.events.len(), actions: live.on_commit.len(), ..InFlight::default() });
         let record = Journal::record_of(&live.events);
         live.journaled += record.len();
         let mut append = self.shared.journal.append_record((&live.stream, live.last), record, durability, riders);
@@ -71,7 +77,7 @@ impl RunShard {
         result: Result<Sequence, StorageError>,
         now: Now,
     ) -> Option<Box<LiveRun>> {
-        live.is_committing = false;
+        let in_flight = live.in_flight.take();
         match result {
             Ok(last) => live.last = last,
             Err(error) => {
@@ -81,13 +87,23 @@ impl RunShard {
         }
         // No fault plan injects an error here.
         let _ = self.shared.queue.shard_point(&self.shared.env, JOURNALED);
-        if live.run.result().is_some() {
+        // Without an append there were no events, and all actions are due.
+        let InFlight { events: committed, actions, .. } =
+            in_flight.unwrap_or(InFlight { actions: live.on_commit.len(), ..InFlight::default() });
+        let mut sequence = live.run.sequence() - live.events.len() as u64;
+        // What was applied ahead of this commit stays for the next one.
+        let is_ahead = live.events.len() > committed;
+        let (later_events, later_actions) = match is_ahead {
+            true => (live.events.split_off(committed), live.on_commit.split_off(actions)),
+            false => Default::default(),
+        };
+        let mut events = std::mem::replace(&mut live.events, later_events);
+        let mut on_commit = std::mem::replace(&mut live.on_commit, later_actions);
+        let has_ended = !is_ahead && live.run.result().is_some();
+        if has_ended {
             // Callers that are notified of the end find the permit already released.
             self.shared.roster.release_permit(live.run.id());
         }
-        let (mut events, mut on_commit) = (std::mem::take(&mut live.events), std::mem::take(&mut live.on_commit));
-        let committed = events.len();
-        let mut sequence = live.run.sequence() - committed as u64;
         for at in 0..committed {
             sequence += 1;
             self.shared.dispatch.journaled(&live.run, sequence, &events[at..], &mut live.inboxes);
@@ -97,15 +113,15 @@ impl RunShard {
             self.perform(&mut live, released, now);
         }
         self.buffers.recycle(events, std::mem::take(&mut live.effects), on_commit);
-        if live.run.result().is_some() {
+        if has_ended {
             self.ended(live);
             return None;
         }
-        if live.cadence.count(committed, &live.run) {
+        if live.cadence.count(committed, &live.run) && !is_ahead {
             self.keep_snapshot(&mut live);
         }
         let context = self.shared.decision_context(now);
-        while !live.is_committing
+        while live.in_flight.is_none()
             && let Some(message) = live.waiting.pop_front()
         {
             apply(&mut live, message, &context);
@@ -171,6 +187,7 @@ impl RunShard {
                 OnCommit::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
                 OnCommit::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
                 OnCommit::Effect(_)
+                | OnCommit::Begun(_)
                 | OnCommit::Redispatch(_)
                 | OnCommit::CloseTurn { .. }
                 | OnCommit::WasOpen(..)
@@ -209,6 +226,7 @@ impl RunShard {
             OnCommit::Answered(ack) => drop(ack.send(Ok(()))),
             OnCommit::Overwritten(ack) => drop(ack.send(Ok(()))),
             OnCommit::WasOpen(ack, was_open) => drop(ack.send(was_open)),
+            OnCommit::Begun(ahead) => ahead.journaled(),
             OnCommit::Recovered(barrier) => drop(barrier),
             OnCommit::Written(is_written) => is_written.store(true, Ordering::Release),
             OnCommit::Reply(waiter, reply) => drop(waiter.send(reply)),
@@ -280,25 +298,62 @@ impl RunShard {
         }
         let Some(turn) = live.run.turn(number) else { return };
         let branch = live.run.branch_of(turn);
-        let is_first_of_conversation = number == 1 && live.run.conversation().is_some();
-        if is_first_of_conversation || branch.is_planned() {
-            let admitted = self.shared.facts.lock().readmit(live.run.turn_id(number), turn.agent(), now.monotonic);
-            if let Err(retry_after) = admitted {
-                return self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
-            }
+        match self.admit(live, (number, turn), branch, now) {
+            Ok(()) => self.dispatch(live, (number, turn), (branch, None), now),
+            Err(retry_after) => self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number)),
         }
-        self.dispatch(live, (number, turn), branch, now);
+    }
+
+    /// Asks the breaker of a turn's agent, unless the turn was admitted with its event; the error is how long to wait.
+    fn admit(
+        &self,
+        live: &LiveRun,
+        (number, turn): (u32, &OpenTurn),
+        branch: &Branch,
+        now: Now,
+    ) -> Result<(), Duration> {
+        let is_first_of_conversation = number == 1 && live.run.conversation().is_some();
+        if !is_first_of_conversation && !branch.is_planned() {
+            return Ok(());
+        }
+        self.shared.facts.lock().readmit(live.run.turn_id(number), turn.agent(), now.monotonic)
+    }
+
+    /// Dispatches those turns that may begin although the commit that starts them is in flight, or still to come.
+    fn begin_ahead(&self, live: &mut LiveRun, now: Now) {
+        let last = live.on_commit.len();
+        let Some(in_flight) = &mut live.in_flight else { return };
+        for at in std::mem::replace(&mut in_flight.looked_at, last)..last {
+            let OnCommit::Effect(Effect::Start(number)) = live.on_commit[at] else { continue };
+            let Some(turn) = live.run.turn(number).filter(|turn| *turn.phase() == Phase::Leased) else { continue };
+            let branch = live.run.branch_of(turn);
+            if live.run.waits_for_conversation()
+                || !self.shared.dispatch.acts_through_steps(&turn.agent)
+                || self.admit(live, (number, turn), branch, now).is_err()
+            {
+                continue;
+            }
+            let ahead = Ahead::new(live.run.turn_id(number), turn.agent.clone(), Arc::clone(&self.shared.dispatch));
+            self.dispatch(live, (number, turn), (branch, Some(ahead.beginning())), now);
+            live.on_commit[at] = OnCommit::Begun(ahead);
+        }
     }
 
     /// Dispatches a turn.
     pub(super) fn start(&self, live: &LiveRun, number: u32, now: Now) {
         if let Some(turn) = live.run.turn(number) {
-            self.dispatch(live, (number, turn), live.run.branch_of(turn), now);
+            self.dispatch(live, (number, turn), (live.run.branch_of(turn), None), now);
         }
     }
 
-    /// Dispatches a leased turn.
-    fn dispatch(&self, live: &LiveRun, (number, turn): (u32, &OpenTurn), branch: &Branch, now: Now) {
+    /// Dispatches a leased turn; `beginning` is set if it begins ahead of its commit.
+    fn dispatch(
+        &self,
+        live: &LiveRun,
+        (number, turn): (u32, &OpenTurn),
+        (branch, beginning): (&Branch, Option<&Arc<Beginning>>),
+        now: Now,
+    ) {
         if *turn.phase() != Phase::Leased {
             return;
         }
@@ -325,7 +380,7 @@ impl RunShard {
             durability: live.durability,
             is_recovered: live.is_recovered,
             ready_at: now.monotonic,
-            sink: TurnSink::new(Arc::clone(&self.shared.queue)),
+            sink: TurnSink::new(Arc::clone(&self.shared.queue), beginning.cloned()),
             extras: Rare::of(ReadyExtras {
                 answers: branch.extras.brief.answers.clone(),
                 reference: live.run.reference_of(turn).cloned(),

@@ -41,11 +41,11 @@ pub(super) fn pending(run: &Run, now: Timestamp) -> Vec<Pending> {
 
 fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<'_>) {
     match message {
-        RunMessage::Outcome { turn, attempt, is_tainted, outcome } => {
+        RunMessage::Outcome { turn, attempt, is_tainted, outcome, beginning: _ } => {
             taint(live, turn, attempt, is_tainted, context);
             on_outcome(live, turn, attempt, outcome, context);
         }
-        RunMessage::Request { key, attempt, is_tainted, request, reply, with_share } => {
+        RunMessage::Request { key, attempt, is_tainted, request, reply, with_share, beginning: _ } => {
             if !matches!(request, TurnRequest::Taint(_)) {
                 taint(live, key.turn, attempt, is_tainted, context);
             }

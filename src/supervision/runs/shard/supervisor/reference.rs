@@ -288,12 +288,13 @@ impl Shard {
             request,
             reply,
             with_share: None,
+            beginning: None,
         });
         heard
     }
 
     fn end(&mut self, outcome: TurnOutcome) {
-        self.apply(RunMessage::Outcome { turn: 1, attempt: self.attempt, is_tainted: false, outcome });
+        self.apply(RunMessage::Outcome { turn: 1, attempt: self.attempt, is_tainted: false, outcome, beginning: None });
     }
 
     /// Decides the open question under this number; with `is_changed`, about another action.
@@ -485,7 +486,13 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         }
         if model.now == Now::HandedOn {
             let outcome = TurnOutcome::Command(Command::new());
-            shard.apply(RunMessage::Outcome { turn: 2, attempt: Attempt::FIRST, is_tainted: false, outcome });
+            shard.apply(RunMessage::Outcome {
+                turn: 2,
+                attempt: Attempt::FIRST,
+                is_tainted: false,
+                outcome,
+                beginning: None,
+            });
             let result = shard.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }

@@ -169,8 +169,12 @@ impl RunShard {
         }
     }
 
-    /// Processes a message for a run that is in memory and has no commit in flight; keeps or refuses it otherwise.
+    /// Processes a message for a run that is in memory and has no commit in flight, or that may go ahead of it; keeps or refuses it
+    /// otherwise.
     pub(super) fn process_for(&mut self, run: RunId, message: RunMessage, now: Now) -> Option<RunId> {
+        if message.is_of_lost_turn() {
+            return None;
+        }
         if let Some(later) = self.loading.get_mut(&run) {
             later.push(ShardMessage::Run { run, message });
             return None;
@@ -182,7 +186,7 @@ impl RunShard {
             }
             return None;
         };
-        if live.is_committing {
+        if live.in_flight.is_some() && !live.takes_ahead(&message) {
             live.waiting.push_back(message);
             return None;
         }
