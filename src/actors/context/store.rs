@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::env::Env;
 use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
 use crate::storage::recent::Recent;
-use crate::storage::{Delete, Expected, Key, Put, Storage, StorageError, codec};
+use crate::storage::{Delete, EntryRef, Expected, Key, Put, Storage, StorageError, codec};
 
 use super::entries::{self, StoredEntry};
 use super::expiry_timer::ExpiryTimer;
@@ -306,8 +306,19 @@ impl ContextStore {
     }
 
     pub(super) async fn read(&self, name: &Key) -> Result<Option<(u64, StoredEntry)>, ContextError> {
-        let Some(entry) = self.storage.get(name).await? else { return Ok(None) };
-        Ok(Some((entry.revision, StoredEntry::decode(name, &entry)?)))
+        let mut found = None;
+        let mut decode = |entry: EntryRef<'_>| {
+            found = Some(StoredEntry::decode(name, entry.value).map(|stored| (entry.revision, stored)));
+        };
+        match self.storage.get_here(name, &mut decode) {
+            Some(read) => read?,
+            None => {
+                if let Some(entry) = self.storage.get(name).await? {
+                    decode(EntryRef::from(&entry));
+                }
+            }
+        }
+        Ok(found.transpose()?)
     }
 
     /// The new revision, or `None` if another writer was first.
