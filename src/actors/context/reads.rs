@@ -20,11 +20,14 @@ impl ContextStore {
     /// A bad name, or a failing store.
     pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
         let name = entries::entry(namespace, key)?;
-        Ok(self
-            .read(&name)
-            .await?
-            .filter(|(_, entry)| entry.expires_at.is_none() || entry.is_live(self.now()))
-            .map(|(revision, entry)| entry.shown(namespace, key, revision)))
+        let mut found = None;
+        self.pass_on(&name, |revision, entry| {
+            if entry.expires_at.is_none() || entry.is_live(self.now()) {
+                found = Some(entry.shown(namespace, key, revision));
+            }
+        })
+        .await?;
+        Ok(found)
     }
 
     /// The entry's value as JSON.

@@ -307,8 +307,20 @@ impl ContextStore {
 
     pub(super) async fn read(&self, name: &Key) -> Result<Option<(u64, StoredEntry)>, ContextError> {
         let mut found = None;
-        let mut decode = |entry: EntryRef<'_>| {
-            found = Some(StoredEntry::decode(name, entry.value).map(|stored| (entry.revision, stored)));
+        self.pass_on(name, |revision, entry| found = Some((revision, entry))).await?;
+        Ok(found)
+    }
+
+    /// Passes on the entry of this name with its revision, if there is one.
+    pub(super) async fn pass_on(
+        &self,
+        name: &Key,
+        mut read: impl FnMut(u64, StoredEntry) + Send,
+    ) -> Result<(), ContextError> {
+        let mut failed = None;
+        let mut decode = |entry: EntryRef<'_>| match StoredEntry::decode(name, entry.value) {
+            Ok(stored) => read(entry.revision, stored),
+            Err(error) => failed = Some(error),
         };
         match self.storage.get_here(name, &mut decode) {
             Some(read) => read?,
@@ -318,7 +330,7 @@ impl ContextStore {
                 }
             }
         }
-        Ok(found.transpose()?)
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// The new revision, or `None` if another writer was first.
