@@ -98,7 +98,13 @@ impl BoardInfo {
     }
 
     pub(crate) fn to_bytes(&self) -> Arc<[u8]> {
-        serde_json::to_vec(self).unwrap_or_default().into()
+        // There may be very many agents, most of which take less.
+        const AGENT: usize = 64;
+        let mut bytes = Vec::with_capacity(512 + self.agents.len() * AGENT);
+        if serde_json::to_writer(&mut bytes, self).is_err() {
+            bytes.clear();
+        }
+        bytes.into()
     }
 
     /// The agent of this name, if the board hosts it.

@@ -142,7 +142,7 @@ impl AgentsHandle {
         let (child, actor) = board.agent_child(&name, &source, life, false);
         match board.agents.start_child(child).await {
             Ok(()) => {
-                board.router.list(&name, &spec, Some(actor));
+                board.router.list(&name, &spec, &source, Some(actor));
                 // The agent has announced itself; draining makes the announcement visible to the next lookup.
                 board.router.drain_outbox();
                 Ok(())
@@ -189,7 +189,7 @@ impl AgentsHandle {
             board.scheduler.register(&name, &source.config);
             board.scheduler.set_dormant(&name, spec.is_dormant().then_some(&source));
             let listed = self.any(name.as_str())?;
-            board.router.list(&name, &spec, listed.actor);
+            board.router.list(&name, &spec, &source, listed.actor);
         }
         board.scheduler.kept_agents().add(kept);
         board.router.drain_outbox();

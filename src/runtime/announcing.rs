@@ -1,7 +1,7 @@
 //! When the other boards on the store get to know that a board's agents have changed. Pure.
 //!
-//! What a board hosts is written as a whole. A board with few agents writes it with each change. One with many writes it again when a
-//! quarter of them has changed, and otherwise after a while: so adding an agent costs the same, however many there are.
+//! What a board hosts is written as a whole. A board with few agents writes it with each change. One with many writes it again when
+//! half of them have changed, and otherwise after a while: so adding an agent costs the same, however many there are.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Announcing {
     /// So many agents were added, replaced or removed; the board has `agents` now.
     pub(super) fn change(&mut self, changed: usize, agents: usize) -> When {
         self.changes += changed;
-        if agents <= FEW || self.changes >= agents / 4 {
+        if agents <= FEW || self.changes >= agents / 2 {
             When::Now
         } else if std::mem::replace(&mut self.is_scheduled, true) {
             When::WithOthers
@@ -67,7 +67,7 @@ mod tests {
                     announcing.announced();
                 }
             }
-            prop_assert!(written < 6 * count, "{written} for {count}");
+            prop_assert!(written < 4 * count, "{written} for {count}");
         }
     }
 

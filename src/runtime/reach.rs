@@ -106,7 +106,9 @@ impl Callboard {
         let board = &self.board;
         let mut known = board.agents_elsewhere.lock().await;
         let others = board.boards.others();
-        let here = board.router.described();
+        // Where there is no other board, nobody has to know, and there may be very many.
+        let is_alone = others.is_empty() && earlier.is_empty() && !board.journal.storage().is_shared();
+        let here = if is_alone { Vec::new() } else { board.router.described() };
         board.differences.lock().log(&here, &others);
         if board.journal.storage().is_shared() || !others.is_empty() {
             for agent in &here {

@@ -7,8 +7,8 @@ use futures::stream::StreamExt as _;
 use parking_lot::RwLock;
 
 use super::{
-    Append, Delete, Durability, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
-    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
+    Append, Delete, Durability, Entry, EntryRef, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence,
+    SessionId, SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 
 /// Passes every call on, until the board has released its store.
@@ -99,6 +99,14 @@ impl BoardStore {
             Held::Closed => Box::pin(std::future::ready(Err(StorageError::Closed))),
         }
     }
+
+    /// As [`BoardStore::call`], for what is read at once. A board that has stopped reads by calls that wait.
+    fn call_here<T>(&self, call: impl FnOnce(&dyn Storage) -> Option<T>) -> Option<T> {
+        match &*self.held.read() {
+            Held::Open(store) => call(&**store),
+            Held::Shared(_) | Held::Closed => None,
+        }
+    }
 }
 
 impl Storage for BoardStore {
@@ -139,6 +147,20 @@ impl Storage for BoardStore {
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
         self.call(|store| store.scan(prefix, after, limit))
+    }
+
+    fn get_here(&self, key: &Key, read: &mut dyn FnMut(EntryRef<'_>)) -> Option<Result<(), StorageError>> {
+        self.call_here(|store| store.get_here(key, read))
+    }
+
+    fn scan_here(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+        read: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Option<Result<usize, StorageError>> {
+        self.call_here(|store| store.scan_here(prefix, after, limit, read))
     }
 
     fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {

@@ -120,6 +120,31 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Errors: `Corrupt`.
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>>;
 
+    /// As [`Storage::get`], for stores that have the value at hand: passes it to `read` before it returns, without a copy, and returns `Some`. By
+    /// default, and where a store would have to wait, it returns `None` and has passed nothing on; the caller then calls `get`. `read` must not
+    /// call the store.
+    ///
+    /// Errors: `Corrupt`.
+    fn get_here(&self, key: &Key, read: &mut dyn FnMut(EntryRef<'_>)) -> Option<Result<(), StorageError>> {
+        let _ = (key, read);
+        None
+    }
+
+    /// As [`Storage::scan`], for stores that have the values at hand: passes each with the encoded bytes of its key to `read` before it returns, and
+    /// returns how many there were. `None` as from [`Storage::get_here`].
+    ///
+    /// Errors: `Corrupt`; what was passed before is of the scan as well.
+    fn scan_here(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+        read: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Option<Result<usize, StorageError>> {
+        let _ = (prefix, after, limit, read);
+        None
+    }
+
     /// The values under several keys, in the order of the keys, each as [`Storage::get`] returns it. A store that can read them in one
     /// call does; by default it is a call of `get` for each.
     fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {
@@ -362,7 +387,36 @@ pub struct Entry {
 
 impl Entry {
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {
+        EntryRef::from(self).has_expired(now)
+    }
+}
+
+/// As [`Entry`], where the store has it: what [`Storage::get_here`] and [`Storage::scan_here`] pass on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// The bytes that were last written to the key.
+    pub value: &'a [u8],
+    /// The revision of the write that stored the value.
+    pub revision: Revision,
+    /// The moment from which the value is absent; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl EntryRef<'_> {
+    pub(super) fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|moment| moment <= now)
+    }
+}
+
+impl<'a> From<&'a Entry> for EntryRef<'a> {
+    fn from(Entry { value, revision, expires_at }: &'a Entry) -> Self {
+        Self { value, revision: *revision, expires_at: *expires_at }
+    }
+}
+
+impl From<EntryRef<'_>> for Entry {
+    fn from(EntryRef { value, revision, expires_at }: EntryRef<'_>) -> Self {
+        Self { value: value.into(), revision, expires_at }
     }
 }
 

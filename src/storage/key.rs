@@ -135,9 +135,14 @@ impl Key {
         segments_in(rest).next()
     }
 
-    /// A position in the order of keys; for bounds of ranges only.
-    pub(super) fn unchecked(bytes: &[u8]) -> Self {
+    /// A position in the order of keys, for bounds of ranges, or a key whose bytes have a checksum.
+    pub(crate) fn unchecked(bytes: &[u8]) -> Self {
         Self(bytes.into())
+    }
+
+    /// The first segment in the rest of a key's encoded bytes, after other segments.
+    pub(crate) fn first_segment_of(rest: &[u8]) -> Option<Cow<'_, str>> {
+        segments_in(rest).next()
     }
 
     /// The encoded bytes; their order is the order of the segments.

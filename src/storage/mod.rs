@@ -25,7 +25,7 @@ mod transfer;
 mod watchers;
 
 pub use self::contract::{
-    Append, Change, Delete, Entry, Expected, NewSession, Put, Record, Revision, Rider, Sequence, SessionId,
+    Append, Change, Delete, Entry, EntryRef, Expected, NewSession, Put, Record, Revision, Rider, Sequence, SessionId,
     SessionInfo, Storage, StorageFuture, Watch,
 };
 pub(crate) use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};

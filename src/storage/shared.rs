@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Append, Delete, Durability, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
-    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
+    Append, Delete, Durability, Entry, EntryRef, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence,
+    SessionId, SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 
 /// Passes every call on to the shared store. Only [`Storage::shutdown_policy`] differs: `Close` becomes `CloseShared`,
@@ -44,6 +44,20 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
         (**self).scan(prefix, after, limit)
+    }
+
+    fn get_here(&self, key: &Key, read: &mut dyn FnMut(EntryRef<'_>)) -> Option<Result<(), StorageError>> {
+        (**self).get_here(key, read)
+    }
+
+    fn scan_here(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+        read: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Option<Result<usize, StorageError>> {
+        (**self).scan_here(prefix, after, limit, read)
     }
 
     fn get_many(&self, keys: &[Key]) -> StorageFuture<Vec<Result<Option<Entry>, StorageError>>> {

@@ -127,7 +127,7 @@ fn check(
     max: usize,
     problem: impl FnOnce(&str) -> Option<NameProblem>,
 ) -> Result<(), NameError> {
-    let length = name.chars().count();
+    let length = if name.is_ascii() { name.len() } else { name.chars().count() };
     let problem = match length {
         0 => Some(NameProblem::Empty),
         _ if length > max => Some(NameProblem::TooLong { length, max }),

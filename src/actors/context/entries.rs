@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::{AgentName, ContextEntry, NameError, Origin, Timestamp};
 use crate::storage::codec::{self, Stored};
-use crate::storage::{CONTEXT, Entry, Key, KeyPrefix, StorageError};
+use crate::storage::{CONTEXT, Key, KeyPrefix, StorageError};
 
 use super::rules::{MAX_KEY, MAX_NAMESPACE, is_live};
 
@@ -27,9 +27,14 @@ impl Stored for StoredEntry {
 }
 
 impl StoredEntry {
-    pub(super) fn decode(name: &Key, entry: &Entry) -> Result<Self, StorageError> {
-        codec::decode(&entry.value)
-            .map_err(|error| StorageError::Corrupt { key: name.clone(), detail: error.to_string() })
+    pub(super) fn decode(name: &Key, value: &[u8]) -> Result<Self, StorageError> {
+        Self::decode_at(name.as_bytes(), value)
+    }
+
+    /// As [`StoredEntry::decode`], under the key of these encoded bytes.
+    pub(super) fn decode_at(name: &[u8], value: &[u8]) -> Result<Self, StorageError> {
+        codec::decode(value)
+            .map_err(|error| StorageError::Corrupt { key: Key::unchecked(name), detail: error.to_string() })
     }
 
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
@@ -49,10 +54,15 @@ pub(super) fn entry(namespace: &str, key: &str) -> Result<Key, NameError> {
     Ok(Key::new([CONTEXT, namespace, key]))
 }
 
+/// What the names of a namespace's entries begin with.
+pub(super) fn namespace_key(namespace: &str) -> Result<Key, NameError> {
+    check_name("namespace", namespace, MAX_NAMESPACE)?;
+    Ok(Key::new([CONTEXT, namespace]))
+}
+
 /// The entries of a namespace whose keys begin with `prefix`.
 pub(super) fn in_namespace(namespace: &str, prefix: &str) -> Result<KeyPrefix, NameError> {
-    check_name("namespace", namespace, MAX_NAMESPACE)?;
-    Ok(Key::new([CONTEXT, namespace]).children_beginning_with(prefix))
+    Ok(namespace_key(namespace)?.children_beginning_with(prefix))
 }
 
 /// The entries of all namespaces.

@@ -71,7 +71,7 @@ impl ContextStore {
         loop {
             let page = pages.next().await?;
             for (name, entry) in &page {
-                let expires_at = StoredEntry::decode(name, entry).ok().and_then(|entry| entry.expires_at);
+                let expires_at = StoredEntry::decode(name, &entry.value).ok().and_then(|entry| entry.expires_at);
                 if let Some(expires_at) = expires_at {
                     self.put_row(expires_at, name).await?;
                 }

@@ -3,12 +3,15 @@
 use serde::de::DeserializeOwned;
 
 use crate::messages::ContextEntry;
-use crate::storage::KeyPrefix;
+use crate::storage::{EntryRef, Key};
 
-use super::entries::{self, StoredEntry, key_of};
+use super::entries::{self, StoredEntry};
 use super::{ContextError, ContextStore};
 
 const PAGE: usize = 256;
+
+/// Room for so many entries is made before they are read.
+const SHORT: usize = 32;
 
 impl ContextStore {
     /// The entry, unless it has expired. Sees every acknowledged write.
@@ -17,11 +20,14 @@ impl ContextStore {
     /// A bad name, or a failing store.
     pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
         let name = entries::entry(namespace, key)?;
-        Ok(self
-            .read(&name)
-            .await?
-            .filter(|(_, entry)| entry.expires_at.is_none() || entry.is_live(self.now()))
-            .map(|(revision, entry)| entry.shown(namespace, key, revision)))
+        let mut found = None;
+        self.pass_on(&name, |revision, entry| {
+            if entry.expires_at.is_none() || entry.is_live(self.now()) {
+                found = Some(entry.shown(namespace, key, revision));
+            }
+        })
+        .await?;
+        Ok(found)
     }
 
     /// The entry's value as JSON.
@@ -61,7 +67,7 @@ impl ContextStore {
     pub async fn search(&self, namespaces: &[&str], limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
         let mut found = Vec::new();
         for namespace in namespaces {
-            found.extend(self.scan(namespace, &entries::in_namespace(namespace, "")?, usize::MAX).await?);
+            found.extend(self.scan(namespace, "", usize::MAX).await?);
         }
         found.sort_by_key(|entry| std::cmp::Reverse((entry.updated_at, entry.revision)));
         found.dedup_by(|a, b| (&a.namespace, &a.key) == (&b.namespace, &b.key));
@@ -79,7 +85,7 @@ impl ContextStore {
         prefix: &str,
         limit: usize,
     ) -> Result<Vec<ContextEntry>, ContextError> {
-        self.scan(namespace, &entries::in_namespace(namespace, prefix)?, limit).await
+        self.scan(namespace, prefix, limit).await
     }
 
     /// The namespaces that have entries, in order of their names, at most so many and after `after`; also those whose entries have
@@ -118,22 +124,43 @@ impl ContextStore {
         Ok(found)
     }
 
-    async fn scan(&self, namespace: &str, prefix: &KeyPrefix, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+    /// The live entries of a namespace whose keys begin with `prefix`, in key order, at most so many.
+    async fn scan(&self, namespace: &str, prefix: &str, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+        let name = entries::namespace_key(namespace)?;
+        let within = name.children_beginning_with(prefix);
         let (mut found, mut after) = (Vec::new(), None);
         while found.len() < limit {
             let wanted = PAGE.min(limit - found.len());
-            let page = self.storage.scan(prefix, after.as_ref(), wanted).await?;
-            let now = self.now();
-            found.reserve(page.len());
-            for (name, entry) in &page {
-                let stored = StoredEntry::decode(name, entry)?;
-                if stored.is_live(now) {
-                    found.push(stored.shown(namespace, key_of(name), entry.revision));
+            let (mut count, mut last, mut failed) = (0, None, None);
+            found.reserve(wanted.min(SHORT));
+            let mut add = |row: &[u8], entry: EntryRef<'_>| {
+                count += 1;
+                if count == wanted {
+                    last = Some(Key::unchecked(row));
+                }
+                match StoredEntry::decode_at(row, entry.value) {
+                    Ok(stored) if stored.expires_at.is_none() || stored.is_live(self.now()) => {
+                        let rest = row.get(name.as_bytes().len()..);
+                        let key = rest.and_then(Key::first_segment_of).unwrap_or_default();
+                        found.push(stored.shown(namespace, key, entry.revision));
+                    }
+                    Ok(_) => {}
+                    Err(error) => failed = failed.take().or(Some(error)),
+                }
+            };
+            match self.storage.scan_here(&within, after.as_ref(), wanted, &mut add) {
+                Some(read) => drop(read?),
+                None => {
+                    let page = self.storage.scan(&within, after.as_ref(), wanted).await?;
+                    page.iter().for_each(|(row, entry)| add(row.as_bytes(), entry.into()));
                 }
             }
-            match page.last() {
-                Some((name, _)) if page.len() == wanted => after = Some(name.clone()),
-                _ => break,
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            after = last;
+            if after.is_none() {
+                break;
             }
         }
         Ok(found)

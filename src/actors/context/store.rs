@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::env::Env;
 use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
 use crate::storage::recent::Recent;
-use crate::storage::{Delete, Expected, Key, Put, Storage, StorageError, codec};
+use crate::storage::{Delete, EntryRef, Expected, Key, Put, Storage, StorageError, codec};
 
 use super::entries::{self, StoredEntry};
 use super::expiry_timer::ExpiryTimer;
@@ -306,8 +306,31 @@ impl ContextStore {
     }
 
     pub(super) async fn read(&self, name: &Key) -> Result<Option<(u64, StoredEntry)>, ContextError> {
-        let Some(entry) = self.storage.get(name).await? else { return Ok(None) };
-        Ok(Some((entry.revision, StoredEntry::decode(name, &entry)?)))
+        let mut found = None;
+        self.pass_on(name, |revision, entry| found = Some((revision, entry))).await?;
+        Ok(found)
+    }
+
+    /// Passes on the entry of this name with its revision, if there is one.
+    pub(super) async fn pass_on(
+        &self,
+        name: &Key,
+        mut read: impl FnMut(u64, StoredEntry) + Send,
+    ) -> Result<(), ContextError> {
+        let mut failed = None;
+        let mut decode = |entry: EntryRef<'_>| match StoredEntry::decode(name, entry.value) {
+            Ok(stored) => read(entry.revision, stored),
+            Err(error) => failed = Some(error),
+        };
+        match self.storage.get_here(name, &mut decode) {
+            Some(read) => read?,
+            None => {
+                if let Some(entry) = self.storage.get(name).await? {
+                    decode(EntryRef::from(&entry));
+                }
+            }
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// The new revision, or `None` if another writer was first.

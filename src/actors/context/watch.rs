@@ -36,7 +36,7 @@ impl ContextChange {
     fn of(namespace: &str, change: Change) -> Option<Self> {
         match change {
             Change::Put(name, entry) => {
-                let stored = StoredEntry::decode(&name, &entry).ok()?;
+                let stored = StoredEntry::decode(&name, &entry.value).ok()?;
                 Some(Self::Set(Box::new(stored.shown(namespace, key_of(&name), entry.revision))))
             }
             Change::Deleted(name) => Some(Self::Deleted { key: key_of(&name) }),

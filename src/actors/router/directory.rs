@@ -62,6 +62,11 @@ impl Directory {
         self.agents.get(name).is_some_and(|known| known.is_available)
     }
 
+    /// All agents that were ever announced, in the order of their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&AgentName, &Announced)> {
+        self.agents.iter()
+    }
+
     /// What an agent has announced last.
     pub(super) fn announced(&self, name: &str) -> Option<&Announced> {
         self.agents.get(name)

@@ -30,9 +30,13 @@ impl Hosted {
     /// Adds a dormant agent of this board, without an actor; one that is there keeps its actor.
     pub(super) fn insert_dormant(&mut self, name: &AgentName, source: &Source) {
         let Source { mode, has_effects, .. } = *source;
+        let authority = source.config.authority;
         match self.agents.get_mut(name.as_str()).filter(|agent| !agent.is_elsewhere) {
-            Some(agent) => (agent.mode, agent.has_effects) = (mode, has_effects),
-            None => self.insert(name.clone(), HostedAgent { mode, has_effects, actor: None, is_elsewhere: false }),
+            Some(agent) => (agent.mode, agent.has_effects, agent.authority) = (mode, has_effects, authority),
+            None => {
+                let agent = HostedAgent { mode, has_effects, authority, actor: None, is_elsewhere: false };
+                self.insert(name.clone(), agent);
+            }
         }
     }
 
@@ -122,9 +126,11 @@ mod tests {
 
     use super::*;
     use crate::actors::agent::Mode;
+    use crate::messages::Authority;
 
     fn agent(is_elsewhere: bool) -> HostedAgent {
-        HostedAgent { has_effects: false, mode: Mode::default(), actor: None, is_elsewhere }
+        let (mode, authority) = (Mode::default(), Authority::ALL);
+        HostedAgent { has_effects: false, mode, authority, actor: None, is_elsewhere }
     }
 
     /// Names of which several look alike: the last two are of Cyrillic letters.

@@ -85,6 +85,7 @@ pub(crate) struct Router {
 pub(crate) struct HostedAgent {
     pub(crate) has_effects: bool,
     pub(crate) mode: Mode,
+    pub(crate) authority: Authority,
     /// Its actor, if it has one.
     pub(crate) actor: Option<ChildRef<AgentMsg>>,
     /// Another board hosts it: this one has its turns taken there.
@@ -135,9 +136,11 @@ impl Router {
         }
     }
 
-    pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: Option<ChildRef<AgentMsg>>) {
+    /// Lists an agent, of which `source` is made.
+    pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, source: &Source, actor: Option<ChildRef<AgentMsg>>) {
         let AgentSpec { mode, has_effects, is_elsewhere, .. } = *spec;
-        self.hosted.write().insert(name.clone(), HostedAgent { mode, has_effects, actor, is_elsewhere });
+        let authority = source.config.authority;
+        self.hosted.write().insert(name.clone(), HostedAgent { mode, has_effects, authority, actor, is_elsewhere });
     }
 
     /// Lists dormant agents of this board that are alike. The actors of those that are listed already stay.
@@ -238,19 +241,32 @@ impl Router {
 
     /// What the other boards on the store are to know of the agents that this one hosts.
     pub(crate) fn described(&self) -> Vec<BoardAgent> {
-        let hosted: Vec<_> = {
-            let hosted = self.hosted.read();
-            let here = hosted.iter().filter(|(_, agent)| !agent.is_elsewhere);
-            here.map(|(name, agent)| (name.clone(), agent.mode, agent.has_effects)).collect()
-        };
+        // Both are in the order of names, so each is walked once, and nothing is looked up. The directory is locked first, as by lookups.
         let directory = self.directory.read();
-        let described = hosted.into_iter().map(|(name, mode, has_effects)| {
-            let announced = directory.announced(name.as_str()).map(|known| (*known.description).clone());
-            let Description { role, capabilities, projects } = announced.unwrap_or_default();
-            let (authority, mode) = (self.scheduler.authority(name.as_str()), mode.name().into());
-            BoardAgent { name, role, capabilities, projects, authority, mode, has_effects }
-        });
-        described.collect()
+        let hosted = self.hosted.read();
+        let mut announced = directory.iter().peekable();
+        let mut last_mode = None;
+        let mut described = Vec::with_capacity(hosted.here());
+        for (name, agent) in hosted.iter().filter(|(_, agent)| !agent.is_elsewhere) {
+            while announced.next_if(|(other, _)| *other < name).is_some() {}
+            let known = announced.next_if(|(other, _)| *other == name).map(|(_, known)| (*known.description).clone());
+            let Description { role, capabilities, projects } = known.unwrap_or_default();
+            let HostedAgent { has_effects, mode, authority, .. } = *agent;
+            let mode = match &last_mode {
+                Some((last, text)) if *last == mode => Arc::clone(text),
+                _ => Arc::clone(&last_mode.insert((mode, mode.name().into())).1),
+            };
+            described.push(BoardAgent {
+                name: name.clone(),
+                role,
+                capabilities,
+                projects,
+                authority,
+                mode,
+                has_effects,
+            });
+        }
+        described
     }
 
     /// The handle that announces and withdraws an agent.

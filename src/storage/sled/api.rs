@@ -12,8 +12,8 @@ use super::write_state::Applied;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
 use crate::storage::{
-    Append, Delete, Entry, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId, SessionInfo,
-    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch, limits,
+    Append, Delete, Entry, EntryRef, Key, KeyPrefix, NewSession, Put, Record, Revision, Sequence, SessionId,
+    SessionInfo, ShutdownPolicy, Storage, StorageError, StorageFuture, Watch, limits,
 };
 
 impl Sled {
@@ -64,14 +64,17 @@ impl Sled {
         &self,
         read: impl FnOnce(&Reading<'_>) -> Result<T, StorageError>,
     ) -> StorageFuture<T> {
-        let result = match &*self.shared.open.read() {
+        ready(self.read_here(read)).boxed()
+    }
+
+    fn read_here<T>(&self, read: impl FnOnce(&Reading<'_>) -> Result<T, StorageError>) -> Result<T, StorageError> {
+        match &*self.shared.open.read() {
             Some(Open { db, .. }) => {
                 let stored = Stored { tree: db, overlay: &self.shared.overlay };
                 read(&Reading { stored, payloads: &self.payloads })
             }
             None => Err(self.shared.why_stopped()),
-        };
-        ready(result).boxed()
+        }
     }
 }
 
@@ -114,6 +117,20 @@ impl Storage for Sled {
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
         self.reading(|reading| reading.scan(prefix, after, limit, &*self.clock))
+    }
+
+    fn get_here(&self, key: &Key, read: &mut dyn FnMut(EntryRef<'_>)) -> Option<Result<(), StorageError>> {
+        Some(self.read_here(|reading| reading.get_here(key, &*self.clock, read)))
+    }
+
+    fn scan_here(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+        read: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Option<Result<usize, StorageError>> {
+        Some(self.read_here(|reading| reading.scan_here(prefix, after, limit, &*self.clock, read)))
     }
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::HashSet;
 use parking_lot::RwLock;
@@ -29,7 +30,11 @@ const PAGES: RangeInclusive<usize> = 4..=64;
 
 /// The layers. What is freed is freed without the lock: many rows take a while.
 #[derive(Default)]
-pub(super) struct Overlay(RwLock<Layers>);
+pub(super) struct Overlay {
+    layers: RwLock<Layers>,
+    /// Set before a write returns, and cleared once the tree has all rows: a store that was idle for a while is read without the lock.
+    has_rows: AtomicBool,
+}
 
 #[derive(Default)]
 struct Layers {
@@ -65,7 +70,8 @@ impl Layers {
 impl Overlay {
     /// Adds what one write changes: readers see all of it or nothing.
     pub(super) fn add(&self, rows: impl Iterator<Item = Changed>) {
-        let layers = &mut *self.0.write();
+        let layers = &mut *self.layers.write();
+        self.has_rows.store(true, Ordering::Release);
         for Changed { row, sealed, is_new } in rows {
             if sealed.is_none() && (is_new || layers.new.remove(&row)) {
                 layers.young.remove(&row);
@@ -90,13 +96,13 @@ impl Overlay {
 
     /// About how much memory the young layer takes, in bytes.
     pub(super) fn young_bytes(&self) -> usize {
-        self.0.read().young_bytes
+        self.layers.read().young_bytes
     }
 
     /// Makes the young layer the old one, which must have been applied.
     pub(super) fn age(&self) {
         let new = {
-            let layers = &mut *self.0.write();
+            let layers = &mut *self.layers.write();
             debug_assert!(layers.old.is_empty());
             layers.young_bytes = 0;
             layers.old = Arc::new(std::mem::take(&mut layers.young));
@@ -107,25 +113,26 @@ impl Overlay {
     }
 
     pub(super) fn old(&self) -> Arc<Rows> {
-        Arc::clone(&self.0.read().old)
+        Arc::clone(&self.layers.read().old)
     }
 
     /// Takes the rows of the old layer that were removed before they were written.
     pub(super) fn take_written_again(&self) -> HashSet<Vec<u8>> {
-        std::mem::take(&mut self.0.write().again_in_old)
+        std::mem::take(&mut self.layers.write().again_in_old)
     }
 
     /// Replaces the old layer by one with the same records and values.
     pub(super) fn replace_old(&self, rows: Rows) {
-        let replaced = std::mem::replace(&mut self.0.write().old, Arc::new(rows));
+        let replaced = std::mem::replace(&mut self.layers.write().old, Arc::new(rows));
         drop(replaced);
     }
 
     /// Removes the old layer: the tree has it.
     pub(super) fn forget_old(&self) {
         let replaced = {
-            let layers = &mut *self.0.write();
+            let layers = &mut *self.layers.write();
             layers.applied += 1;
+            self.has_rows.store(!layers.young.is_empty(), Ordering::Release);
             std::mem::take(&mut layers.old)
         };
         drop(replaced);
@@ -133,19 +140,22 @@ impl Overlay {
 
     /// What is known here of a row: `Some(None)` if it was removed.
     fn get(&self, row: &[u8]) -> Option<Option<IVec>> {
-        self.0.read().get(row).cloned()
+        if !self.has_rows.load(Ordering::Acquire) {
+            return None;
+        }
+        self.layers.read().get(row).cloned()
     }
 
     /// As [`Overlay::get`]; of a row that is not known here, how often the tree had got an old layer.
     pub(super) fn get_or_applied(&self, row: &[u8]) -> Result<Option<IVec>, u64> {
-        let layers = self.0.read();
+        let layers = self.layers.read();
         layers.get(row).cloned().ok_or(layers.applied)
     }
 
     /// How often the tree had got an old layer, if there are no rows of a stream here.
     pub(super) fn applied_without(&self, stream: &Key) -> Option<u64> {
         let (first, last) = rows::all_records(stream);
-        let layers = self.0.read();
+        let layers = self.layers.read();
         let has =
             |rows: &Rows| rows.range::<[u8], _>((Bound::Included(&*first), Bound::Included(&*last))).next().is_some();
         (!has(&layers.young) && !has(&layers.old)).then_some(layers.applied)
@@ -153,8 +163,11 @@ impl Overlay {
 
     /// The first rows of a range, at most `limit`, with those that were removed.
     fn page(&self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>, limit: usize) -> Vec<(Vec<u8>, Option<IVec>)> {
+        if !self.has_rows.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
-        let layers = self.0.read();
+        let layers = self.layers.read();
         let mut old = layers.old.range::<[u8], _>(range).peekable();
         let mut young = layers.young.range::<[u8], _>(range).peekable();
         let mut page = Vec::new();

@@ -8,7 +8,7 @@ use super::payloads::Payloads;
 use super::read_error::ReadError;
 use super::rows::{self, Content, PayloadRow};
 use crate::env::Clock;
-use crate::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
+use crate::storage::{Entry, EntryRef, Key, KeyPrefix, Record, Sequence, StorageError};
 
 /// How often a read starts over because what it reads is being removed.
 const ATTEMPTS: usize = 8;
@@ -106,16 +106,30 @@ impl Reading<'_> {
     }
 
     pub(super) fn get(&self, key: &Key, clock: &dyn Clock) -> Result<Option<Entry>, StorageError> {
-        let row = rows::value(key);
+        let mut found = None;
+        self.get_here(key, clock, |entry| found = Some(entry.into()))?;
+        Ok(found)
+    }
+
+    /// Passes the value on, if there is one.
+    pub(super) fn get_here(
+        &self,
+        key: &Key,
+        clock: &dyn Clock,
+        read: impl FnMut(EntryRef<'_>),
+    ) -> Result<(), StorageError> {
+        rows::with_value(key, |row| self.get_row(row, clock, read)).map_err(|error| error.of(key))
+    }
+
+    fn get_row(&self, row: &[u8], clock: &dyn Clock, mut read: impl FnMut(EntryRef<'_>)) -> Result<(), ReadError> {
         let mut attempt = 1;
         loop {
-            let sealed = self.stored.get(&row).map_err(|error| error.of(key))?;
-            let Some(sealed) = sealed else { return Ok(None) };
-            match self.entry(&row, &sealed) {
-                Ok(entry) => return Ok(Some(entry).filter(|entry| !has_expired(entry, clock))),
+            let Some(sealed) = self.stored.get(row)? else { return Ok(()) };
+            match self.pass_on(row, &sealed, clock, &mut read) {
+                Ok(()) => return Ok(()),
                 // Its payload file may have been replaced since.
                 Err(ReadError::Damaged(_)) if attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error.of(key)),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -127,42 +141,76 @@ impl Reading<'_> {
         limit: usize,
         clock: &dyn Clock,
     ) -> Result<Vec<(Key, Entry)>, StorageError> {
+        let mut found = Vec::new();
+        self.scan_here(prefix, after, limit, clock, |key, entry| found.push((Key::unchecked(key), entry.into())))?;
+        Ok(found)
+    }
+
+    /// Passes on the values with the encoded bytes of their keys; returns how many there were.
+    pub(super) fn scan_here(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+        clock: &dyn Clock,
+        mut read: impl FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<usize, StorageError> {
         let prefix = rows::values_under(prefix.as_bytes());
         let start = match after.map(rows::value) {
             Some(after) if after >= prefix => Bound::Excluded(after),
             Some(_) | None => Bound::Included(prefix.clone()),
         };
-        let mut found = Vec::new();
+        let (mut found, mut failed) = (0, None);
         if limit == 0 {
             return Ok(found);
         }
-        let mut failed = None;
-        let read = self.stored.scan((start, Bound::Unbounded), limit, |row, sealed| {
+        let scanned = self.stored.scan((start, Bound::Unbounded), limit, |row, sealed| {
             if !row.starts_with(&prefix) {
                 return Ok(false);
             }
-            let key = rows::key_of(row).ok_or("a row has no key")?;
-            let entry = match self.entry(row, sealed) {
-                Ok(entry) => Ok(Some(entry).filter(|entry| !has_expired(entry, clock))),
-                // Its payload file may have been replaced since.
-                Err(ReadError::Damaged(_)) => self.get(&key, clock),
-                Err(error) => Err(error.of(&key)),
+            let key = rows::key_bytes_of(row).ok_or("a row has no key")?;
+            let mut pass = |entry: EntryRef<'_>| {
+                found += 1;
+                read(key, entry);
             };
-            match entry {
-                Ok(entry) => found.extend(entry.map(|entry| (key, entry))),
-                Err(error) => failed = Some(error),
+            let passed = match self.pass_on(row, sealed, clock, &mut pass) {
+                // Its payload file may have been replaced since.
+                Err(ReadError::Damaged(_)) => self.get_row(row, clock, &mut pass),
+                passed => passed,
+            };
+            // The checksum of a row is that of its key as well. Without it, the key may be none.
+            if let Err(error) = passed {
+                let Some(key) = Key::from_bytes(key) else { return Err(error.about("a row has no key")) };
+                failed = Some(error.of(&key));
             }
-            Ok(failed.is_none() && found.len() < limit)
+            Ok(failed.is_none() && found < limit)
         });
-        read.map_err(unnamed)?;
+        scanned.map_err(unnamed)?;
         failed.map_or(Ok(found), Err)
     }
 
-    fn entry(&self, row: &[u8], sealed: &[u8]) -> Result<Entry, ReadError> {
-        let payload_row = payload_row(row, sealed)?;
-        let value = self.payload(&payload_row)?;
-        let PayloadRow { revision, expires_at, .. } = payload_row;
-        Ok(Entry { value, revision, expires_at })
+    /// Passes on the value of a row that was read, unless it has expired.
+    fn pass_on(
+        &self,
+        row: &[u8],
+        sealed: &[u8],
+        clock: &dyn Clock,
+        mut read: impl FnMut(EntryRef<'_>),
+    ) -> Result<(), ReadError> {
+        let PayloadRow { revision, expires_at, content } = payload_row(row, sealed)?;
+        let mut pass = |value: &[u8]| {
+            let entry = EntryRef { value, revision, expires_at };
+            // The clock is asked only about what expires.
+            if expires_at.is_none() || !entry.has_expired(clock.now().wall) {
+                read(entry);
+            }
+        };
+        match content {
+            Content::Inline(bytes) => pass(bytes),
+            Content::File(name) => pass(&self.payloads.read(&name)?),
+            Content::Records(_) => return Err("a value is no records".into()),
+        }
+        Ok(())
     }
 
     fn payload(&self, row: &PayloadRow<'_>) -> Result<Arc<[u8]>, ReadError> {
@@ -181,9 +229,4 @@ fn payload_row<'a>(row: &[u8], sealed: &'a [u8]) -> Result<PayloadRow<'a>, ReadE
 /// The error of a row whose key is not known.
 fn unnamed(error: impl Into<ReadError>) -> StorageError {
     error.into().of(&Key::new([]))
-}
-
-/// Asks the clock only about what expires.
-fn has_expired(entry: &Entry, clock: &dyn Clock) -> bool {
-    entry.expires_at.is_some() && entry.has_expired(clock.now().wall)
 }

@@ -36,6 +36,19 @@ pub(super) fn value(key: &Key) -> Vec<u8> {
     join(VALUE, &[key.as_bytes()])
 }
 
+/// Passes on the key of a value's row, which is not allocated if it is short: for reads.
+pub(super) fn with_value<T>(key: &Key, read: impl FnOnce(&[u8]) -> T) -> T {
+    let (bytes, mut short) = (key.as_bytes(), [0; 192]);
+    match short.get_mut(..=bytes.len()) {
+        Some(row) => {
+            row[0] = VALUE;
+            row[1..].copy_from_slice(bytes);
+            read(row)
+        }
+        None => read(&value(key)),
+    }
+}
+
 /// All keys of a kind under a prefix of encoded bytes begin like this.
 pub(super) fn values_under(prefix: &[u8]) -> Vec<u8> {
     join(VALUE, &[prefix])
@@ -99,9 +112,9 @@ pub(super) fn stream_of(row: &[u8]) -> Option<Key> {
     Key::from_bytes(row.get(1..row.len().checked_sub(8 + KEY_END.len())?)?)
 }
 
-/// The key of a value's row.
-pub(super) fn key_of(row: &[u8]) -> Option<Key> {
-    Key::from_bytes(row.get(1..)?)
+/// The encoded bytes of the key of a value's row.
+pub(super) fn key_bytes_of(row: &[u8]) -> Option<&[u8]> {
+    row.get(1..)
 }
 
 /// The key of a group of writes, as stores of format 2 have them.

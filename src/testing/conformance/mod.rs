@@ -186,6 +186,7 @@ macro_rules! storage_conformance {
                 expired_values_are_absent
                 a_new_value_replaces_the_expiry
                 scans_page_through_a_prefix_in_order
+                what_is_passed_on_at_once_is_what_reads_return
                 watches_report_changes_under_their_prefix
                 a_slow_watch_learns_how_much_it_missed
             }

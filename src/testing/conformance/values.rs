@@ -4,7 +4,7 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 
 use super::subject::{ManualClock, Subject, expect, text};
-use crate::storage::{Change, Delete, Durability, Expected, Key, StorageError};
+use crate::storage::{Change, Delete, Durability, Entry, EntryRef, Expected, Key, StorageError};
 
 fn key(name: &str) -> Key {
     Key::new(["context", name])
@@ -106,6 +106,35 @@ pub(super) async fn a_new_value_replaces_the_expiry(subject: Subject) {
     expect(subject.put(&key("other"), "x", Expected::Any).await);
     assert_eq!(subject.value(&key("later")).await, None);
     assert_eq!(subject.value(&key("kept")).await.as_deref(), Some("2"));
+}
+
+/// A store that passes on what it has at hand passes on what its other reads return, also of long and of expired values.
+pub(super) async fn what_is_passed_on_at_once_is_what_reads_return(subject: Subject) {
+    let long = "x".repeat(100_000);
+    for (name, value) in [("a", "1"), ("b\0", "2"), ("long", &*long), ("z", "")] {
+        expect(subject.put(&key(name), value, Expected::Any).await);
+    }
+    subject.put_for(&key("ended"), "3", 10).await;
+    subject.put_for(&key("lasts"), "4", 20).await;
+    subject.advance_secs(10);
+    let store = subject.store();
+    for name in ["a", "b\0", "long", "ended", "lasts", "none"] {
+        let mut passed = None;
+        if let Some(read) = store.get_here(&key(name), &mut |entry| passed = Some(Entry::from(entry))) {
+            assert_eq!(read.map(|()| passed), store.get(&key(name)).await, "{name:?}");
+        }
+    }
+    let all = Key::new(["context"]).children();
+    for (after, limit) in [(None, 9), (None, 2), (Some(key("b\0")), 2), (Some(key("z")), 9), (None, 0)] {
+        let mut passed = Vec::new();
+        let mut add = |key: &[u8], entry: EntryRef<'_>| passed.push((Key::from_bytes(key), Entry::from(entry)));
+        if let Some(read) = store.scan_here(&all, after.as_ref(), limit, &mut add) {
+            assert_eq!(read, Ok(passed.len()), "after {after:?}, with the limit {limit}");
+            let scanned = expect(store.scan(&all, after.as_ref(), limit).await);
+            let scanned: Vec<_> = scanned.into_iter().map(|(key, entry)| (Some(key), entry)).collect();
+            assert_eq!(passed, scanned, "after {after:?}, with the limit {limit}");
+        }
+    }
 }
 
 /// `after` continues where the last page ended; it may lie outside the prefix.
