@@ -140,7 +140,7 @@ impl State {
     /// When a custom reducer does.
     pub fn apply(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
         let mut changed = self.clone();
-        changed.apply_in_place(update.writes(), rules)?;
+        changed.apply_in_place(update.writes(), &mut Reducers::of(rules))?;
         *self = changed;
         Ok(())
     }
@@ -150,10 +150,10 @@ impl State {
     fn apply_in_place<'a>(
         &mut self,
         writes: impl IntoIterator<Item = &'a Write>,
-        rules: &StateRules,
+        reducers: &mut Reducers<'a, '_>,
     ) -> Result<(), StateError> {
         for write in writes {
-            let reducer = rules.schema.reducer(&write.channel)?;
+            let (reducer, rules) = (reducers.of_channel(&write.channel)?, reducers.rules);
             match self.channels.get_mut(&write.channel) {
                 Some(channel) => {
                     let before = std::mem::replace(channel, ChannelValue::Value(Json::null()));
@@ -202,6 +202,29 @@ impl State {
     pub fn to_json(&self) -> Json {
         let fields = self.channels.iter().map(|(name, channel)| (String::from(&**name), channel_value(channel)));
         Json::from(Value::Object(fields.collect()))
+    }
+}
+
+/// The reducers of writes in a row. Of those to one channel, the first looks it up.
+struct Reducers<'w, 'r> {
+    rules: &'r StateRules,
+    last: Option<(&'w str, &'r Reducer)>,
+}
+
+impl<'w, 'r> Reducers<'w, 'r> {
+    fn of(rules: &'r StateRules) -> Self {
+        Self { rules, last: None }
+    }
+
+    fn of_channel(&mut self, channel: &'w str) -> Result<&'r Reducer, StateError> {
+        if let Some((last, reducer)) = self.last
+            && last == channel
+        {
+            return Ok(reducer);
+        }
+        let reducer = self.rules.schema.reducer(channel)?;
+        self.last = Some((channel, reducer));
+        Ok(reducer)
     }
 }
 
