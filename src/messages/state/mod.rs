@@ -192,6 +192,20 @@ impl State {
         })
     }
 
+    /// The size of what its channels hold in bytes as text, give or take escapes and separators.
+    pub(crate) fn size(&self) -> usize {
+        let size = |(name, channel): (&Arc<str>, &ChannelValue)| {
+            name.len()
+                + match channel {
+                    ChannelValue::Value(value) => value.size(),
+                    ChannelValue::List(items) => size_of_list(items),
+                    ChannelValue::Tree(tree) => size_of_tree(tree),
+                    ChannelValue::Sum(_) => 8,
+                }
+        };
+        self.channels.iter().map(size).sum()
+    }
+
     /// The names of the channels that hold something, sorted.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
         self.channels.names().map(AsRef::as_ref)
@@ -332,6 +346,18 @@ fn channel_value(channel: &ChannelValue) -> Value {
         ChannelValue::List(items) => list_value(items),
         ChannelValue::Tree(tree) => tree_value(tree),
         ChannelValue::Sum(sum) => Value::Number(sum.clone()),
+    }
+}
+
+fn size_of_list(items: &List) -> usize {
+    items.iter().map(|item| item.size() + 1).sum()
+}
+
+fn size_of_tree(tree: &Tree) -> usize {
+    match tree {
+        Tree::Leaf(value) => value.size(),
+        Tree::List(items) => size_of_list(items),
+        Tree::Object(object) => object.iter().map(|(key, field)| key.len() + size_of_tree(field) + 4).sum(),
     }
 }
 
