@@ -87,26 +87,34 @@ fn agent(name: &str, iterations: usize, model: impl Model) -> AgentSpec {
     LlmAgent::new(&definition, Arc::new(model), &tools(), &[]).unwrap().spec()
 }
 
+/// Iterations of a long run.
+const LONG: usize = 100;
+
+/// The processor time of a run of an agent that answers after so many iterations, in seconds: the median.
+fn looking(iterations: usize, runs: usize) -> f64 {
+    run(&one_thread(), async move {
+        let board = Callboard::builder().with(agent("looker", iterations, Tireless { iterations }));
+        let board = board.start().await.unwrap();
+        let limits = Limits { tokens: u64::MAX / 4, ..Limits::default() };
+        let mut costs = Vec::new();
+        for _ in 0..runs {
+            let before = cpu();
+            let run = board.submit(Task::new("look").limits(limits.clone())).await.unwrap();
+            assert_eq!(run.result().await.unwrap().output, "done");
+            costs.push(cpu() - before);
+        }
+        board.shutdown().await;
+        median(costs)
+    })
+}
+
+/// Repeats long runs, for a profiler.
+pub(crate) fn repeat(times: usize) {
+    println!("{:.2} µs", looking(LONG, times) / LONG as f64 * 1e6);
+}
+
 pub(crate) fn iteration(report: &mut Report, effort: Effort) {
-    const LONG: usize = 100;
-    let each = |iterations: usize| {
-        let runtime = one_thread();
-        let runs = effort.of(100);
-        run(&runtime, async move {
-            let board = Callboard::builder().with(agent("looker", iterations, Tireless { iterations }));
-            let board = board.start().await.unwrap();
-            let limits = Limits { tokens: u64::MAX / 4, ..Limits::default() };
-            let mut costs = Vec::new();
-            for _ in 0..runs {
-                let before = cpu();
-                let run = board.submit(Task::new("look").limits(limits.clone())).await.unwrap();
-                assert_eq!(run.result().await.unwrap().output, "done");
-                costs.push(cpu() - before);
-            }
-            board.shutdown().await;
-            median(costs)
-        })
-    };
+    let each = |iterations: usize| looking(iterations, effort.of(100));
     let (long, short) = (each(LONG), each(1));
     report.add(Line {
         name: "agent loop: an iteration with a tool, without the model",

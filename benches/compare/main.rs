@@ -10,7 +10,8 @@
 //! cargo bench --bench compare -- growth       how costs grow with what else there is; --svg FOLDER writes the picture
 //! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; `durable-one 500`: one at a time;
 //!                                             `steps`, `steps-one`: of agents that act through steps; `raw-sled 3`: what raw
-//!                                             sled does for them
+//!                                             sled does for them; `map 3`: 3 maps over 1,000; `iteration 3`: 3 runs of an
+//!                                             agent with a model and 100 iterations
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
@@ -39,7 +40,7 @@ use report::Report;
 type Measure = fn(&mut Report, Effort);
 
 /// The cases, by the names that a filter is compared with.
-const CASES: [(&str, Measure); 25] = [
+const CASES: [(&str, Measure); 26] = [
     ("chain", runs::chain),
     ("completed chain", runs::completion),
     ("delegation", runs::delegation),
@@ -47,6 +48,7 @@ const CASES: [(&str, Measure); 25] = [
     ("crowd chain 1,000", runs::crowd),
     ("waiting runs memory", sizes::waiting_runs),
     ("fan-out", runs::fan_out),
+    ("state handed on", runs::state),
     ("durable chain", disks::chain),
     ("context", contexts::context),
     ("long run", runs::long_run),
@@ -102,6 +104,8 @@ fn main() -> ExitCode {
             "steps" => disks::repeat_chains(runs::chain_through_steps, times.parse().unwrap()),
             "steps-one" => disks::repeat_one(runs::chain_through_steps, times.parse().unwrap()),
             "raw-sled" => disks::repeat_rows(times.parse().unwrap()),
+            "map" => workflows::repeat_maps(times.parse().unwrap()),
+            "iteration" => agents::repeat(times.parse().unwrap()),
             _ => runs::repeat(what, times.parse().unwrap()),
         }
         return ExitCode::SUCCESS;

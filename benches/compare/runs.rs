@@ -17,6 +17,9 @@ use crate::report::{Line, Report, Target};
 
 const WIDTH: usize = 1_000;
 
+/// The parts of a wide fan-out.
+const WIDE: usize = 10_000;
+
 /// Three agents that hand off with an update each.
 pub(crate) fn chain_of_three() -> callboard::runtime::Builder {
     chain_of(|agent| agent)
@@ -145,7 +148,7 @@ impl Stage {
 fn chain_or_only(board: &Callboard) -> Task {
     match board.agents().names().as_slice() {
         [.., first] if first.as_str() == "writer" => chain_task(),
-        _ => Task::new("0").to("lead").input(0),
+        _ => fan_of(0),
     }
 }
 
@@ -326,7 +329,7 @@ pub(crate) fn crowd(report: &mut Report, effort: Effort) {
 }
 
 /// A lead that sends as many parts as its input says.
-fn fanning() -> callboard::runtime::Builder {
+pub(crate) fn fanning() -> callboard::runtime::Builder {
     Callboard::builder()
         .agent("lead", |turn: Turn| async move {
             Ok(Command::new().goto_many((0..turn.input::<u64>()?).map(|part| SendTo::new("worker", part))))
@@ -337,9 +340,17 @@ fn fanning() -> callboard::runtime::Builder {
         })
 }
 
-fn fan() -> Task {
+fn fan_of(width: usize) -> Task {
     let limits = Limits { handoffs: u32::MAX, ..Limits::default() };
-    Task::new("squares").to("lead").input(WIDTH).limits(limits)
+    Task::new("squares").to("lead").input(width).limits(limits)
+}
+
+pub(crate) fn fan() -> Task {
+    fan_of(WIDTH)
+}
+
+pub(crate) fn wide_fan() -> Task {
+    fan_of(WIDE)
 }
 
 pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
@@ -353,11 +364,14 @@ pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
             }
         }
     };
-    let [fan_out, spawn] = interleaved(
+    let wide = effort.of(6);
+    let [fan_out, spawn, branch] = interleaved(
         effort.of(9),
-        [&mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3, &mut || {
-            each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3
-        }],
+        [
+            &mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3,
+            &mut || each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3,
+            &mut || stage.cost(fanning, wide * WIDE, move |board| in_turn(board, wide_fan, wide)),
+        ],
     );
     report.add(Line {
         name: "fan-out to 1,000 and join",
@@ -365,6 +379,66 @@ pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
         unit: "ms CPU",
         reference: Some(("1,000 tokio tasks", spawn)),
         target: Target::AtMost(6.0, Some(2.0)),
+    });
+    report.add(Line {
+        name: "  to 10,000: a branch",
+        value: branch,
+        unit: "µs CPU",
+        reference: Some(("to 1,000", fan_out)),
+        target: Target::AtMost(2.5, None),
+    });
+}
+
+/// The turns of a run that hand a large value in the state on.
+const HANDED_ON: usize = 1_000;
+
+/// The value is written once, and each turn writes a small one to another channel.
+pub(crate) fn handing_on() -> callboard::runtime::Builder {
+    let to = |other: &'static str| {
+        move |turn: Turn| async move {
+            let number: usize = turn.input()?;
+            let command = Command::update("count", number).with_output(number + 1);
+            Ok(if number < HANDED_ON { command.goto(other) } else { command })
+        }
+    };
+    Callboard::builder()
+        .agent("lead", |turn: Turn| async move {
+            let text = "x".repeat(turn.input()?);
+            Ok(Command::update("kept", text).with_output(1).goto("ping"))
+        })
+        .agent("ping", to("pong"))
+        .agent("pong", to("ping"))
+}
+
+fn handed_on(bytes: usize) -> Task {
+    let limits = Limits { handoffs: u32::MAX, ..Limits::default() };
+    Task::new("count").to("lead").input(bytes).limits(limits)
+}
+
+pub(crate) fn large_state() -> Task {
+    handed_on(1_000_000)
+}
+
+pub(crate) fn small_state() -> Task {
+    handed_on(100)
+}
+
+/// Turns that hand 1 MB of state on, which they do not change.
+pub(crate) fn state(report: &mut Report, effort: Effort) {
+    let stage = Stage::new(one_thread());
+    let runs = effort.of(10);
+    let [large, small] = interleaved(
+        effort.of(9),
+        [&mut || stage.cost(handing_on, runs * HANDED_ON, move |board| in_turn(board, large_state, runs)), &mut || {
+            stage.cost(handing_on, runs * HANDED_ON, move |board| in_turn(board, small_state, runs))
+        }],
+    );
+    report.add(Line {
+        name: "handoff with 1 MB of state, a turn",
+        value: large,
+        unit: "µs CPU",
+        reference: Some(("with 100 bytes", small)),
+        target: Target::AtMost(3.0, None),
     });
 }
 
@@ -432,6 +506,8 @@ pub(crate) fn repeat(what: &str, for_seconds: f64) {
             }),
             "delegation" => stage.cost(delegating, count, move |board| in_turn(board, || delegations(10), count / 10)),
             "fan-out" => stage.cost(fanning, count / WIDTH, move |board| in_turn(board, fan, count / WIDTH)),
+            "wide" => stage.cost(fanning, count.max(WIDE), move |board| in_turn(board, wide_fan, count.div_ceil(WIDE))),
+            "state" => stage.cost(handing_on, count, move |board| in_turn(board, large_state, count / HANDED_ON)),
             "raw" => stage.raw_call(count * 10),
             other => panic!("there is no loop named {other}"),
         };

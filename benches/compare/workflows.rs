@@ -112,27 +112,33 @@ pub(crate) fn node(report: &mut Report, effort: Effort) {
     }
 }
 
-pub(crate) fn fan(report: &mut Report, effort: Effort) {
-    let runtime = two_workers();
+/// The processor time of a map over 1,000 items in ms.
+fn maps(runtime: &tokio::runtime::Runtime, count: usize) -> f64 {
     let builder = Workflow::builder("fan").channel("items", Reducer::Append);
     let workflow = builder.node(Node::agent("each", "list").for_each("input")).build().unwrap();
-    let items: Vec<usize> = (0..NODES).collect();
+    let items = json!((0..NODES).collect::<Vec<usize>>());
+    run(runtime, async move {
+        let board = agents().start().await.unwrap();
+        let before = cpu();
+        for _ in 0..count {
+            let result = board.submit(workflow.task(items.clone())).await.unwrap().result().await.unwrap();
+            assert_eq!(result.state["items"], items);
+        }
+        let cost = (cpu() - before) / count as f64 * 1e3;
+        board.shutdown().await;
+        cost
+    })
+}
+
+/// Repeats maps on one thread, for a profiler.
+pub(crate) fn repeat_maps(times: usize) {
+    println!("{:.3} ms", maps(&one_thread(), times));
+}
+
+pub(crate) fn fan(report: &mut Report, effort: Effort) {
+    let runtime = two_workers();
     let count = effort.of(40);
-    let mut costs = Vec::new();
-    for _ in 0..=effort.of(9) {
-        let (workflow, items) = (workflow.clone(), json!(items));
-        costs.push(run(&runtime, async move {
-            let board = agents().start().await.unwrap();
-            let before = cpu();
-            for _ in 0..count {
-                let result = board.submit(workflow.task(items.clone())).await.unwrap().result().await.unwrap();
-                assert_eq!(result.state["items"], items);
-            }
-            let cost = (cpu() - before) / count as f64 * 1e3;
-            board.shutdown().await;
-            cost
-        }));
-    }
+    let mut costs: Vec<f64> = (0..=effort.of(9)).map(|_| maps(&runtime, count)).collect();
     costs.remove(0);
     report.add(Line {
         name: "workflow map over 1,000 and join",

@@ -226,6 +226,10 @@ pub struct Write {
 impl Update {
     /// Adds a write to `channel` after the other writes; see [`Write::overwrite`].
     pub fn push(&mut self, channel: &str, value: Json, overwrite: bool) {
+        if self.0.is_empty() {
+            // Most commands write once.
+            self.0.reserve_exact(1);
+        }
         self.0.push(Write { channel: channel.into(), value, overwrite });
     }
 

@@ -17,6 +17,7 @@ mod delegations;
 mod denials;
 mod dormant;
 mod expiring;
+mod gathering;
 mod handoffs;
 mod independence;
 mod late_waits;

@@ -49,6 +49,11 @@ impl RunningTurn {
         self.holds_permit.load(Ordering::Acquire)
     }
 
+    /// The clock's reading when it began, or continued after its last wait.
+    pub(super) fn since(&self) -> Duration {
+        self.acquired.lock().since
+    }
+
     /// The turn ignored its stop for too long: its permit and slot were given to others, and its result is dropped.
     pub(super) fn is_evicted(&self) -> bool {
         self.is_evicted.load(Ordering::Acquire)

@@ -58,8 +58,12 @@ impl Future for Worker {
         loop {
             match worker {
                 Self::Turn(turn) => {
-                    let end = ready!(turn.poll_end(context));
-                    match finish(&turn.scheduler, &turn.job, end) {
+                    let Poll::Ready(end) = turn.poll_end(context) else {
+                        // What was gathered does not wait with it.
+                        turn.hand_over();
+                        return Poll::Pending;
+                    };
+                    match finish(turn, end) {
                         // That agent's turns run on a different kind of thread.
                         Next::Run(next) if next.is_blocking != turn.job.is_blocking => {
                             spawn(&turn.scheduler, &Handle::current(), next);
@@ -165,12 +169,16 @@ async fn turn_point(
 }
 
 /// Ends the turn and finds another one. The permit is released before the shard's queue is drained, so this worker is already the
-/// last in the list of idle ones: if draining the queue makes a turn ready, this worker gets it without a task switch.
-fn finish(scheduler: &Arc<Scheduler>, job: &Job, end: End) -> Next {
-    let outcome = report(scheduler, job, end);
-    let next = scheduler.next(job);
-    if let Some(outcome) = outcome {
-        outcome.drain();
+/// last in the list of idle ones: if draining the queue makes a turn ready, this worker gets it without a task switch. Ends of short turns
+/// of one run are gathered: the run has them in one record.
+fn finish(turn: &mut PermittedTurn, end: End) -> Next {
+    let outcome = report(&turn.scheduler, &turn.job, end);
+    let next = turn.scheduler.next(&turn.job);
+    let gathers = matches!(&next, Next::Run(next) if turn.gathers_before(next));
+    match outcome.map(|outcome| if gathers { outcome.leave() } else { outcome.drain() }) {
+        Some(()) if gathers => turn.gathered += 1,
+        Some(()) => turn.gathered = 0,
+        None => turn.hand_over(),
     }
     next
 }
@@ -228,6 +236,12 @@ pub(super) fn enqueue(turn: &TurnShared, outcome: TurnOutcome) -> EnqueueGuard<'
     ready.sink.outcome(ready.id, ready.attempt, is_tainted, outcome)
 }
 
+/// The most ends of turns that wait for the next one.
+const MOST_GATHERED: u8 = 31;
+
+/// The time of a turn after whose end another one may be awaited.
+const SHORT: Duration = Duration::from_micros(100);
+
 enum End {
     Returned(Result<Command, TurnError>),
     Panicked(String),
@@ -241,6 +255,8 @@ type TurnFuture = BoxFuture<'static, Result<Command, TurnError>>;
 struct PermittedTurn {
     scheduler: Arc<Scheduler>,
     job: Job,
+    /// How many ends of turns of its run are enqueued that this worker has yet to hand over.
+    gathered: u8,
     /// `None` before the first poll and after the end.
     future: Option<Instrumented<TurnFuture>>,
     /// Resolves when the permit was acquired again.
@@ -249,7 +265,24 @@ struct PermittedTurn {
 
 impl PermittedTurn {
     fn of(scheduler: Arc<Scheduler>, job: Job) -> Self {
-        Self { scheduler, job, future: None, reacquiring: None }
+        Self { scheduler, job, gathered: 0, future: None, reacquiring: None }
+    }
+
+    /// Whether its end may wait for that of the next turn: both are of one run, so they become ready and are recorded together, and this
+    /// one was short, so that the next one probably is. One that waits or is long has what was gathered wait no longer than its first poll.
+    fn gathers_before(&self, next: &Job) -> bool {
+        let (own, next_turn) = (&self.job.turn, &next.turn);
+        self.gathered < MOST_GATHERED
+            && own.turn.ready.id.run == next_turn.turn.ready.id.run
+            && !(self.job.is_blocking || next.is_blocking)
+            && next_turn.since().saturating_sub(own.since()) <= SHORT
+    }
+
+    /// Has the run take the ends that were gathered.
+    fn hand_over(&mut self) {
+        if std::mem::take(&mut self.gathered) > 0 {
+            self.job.turn.turn.ready.sink.drain();
+        }
     }
 
     /// Polls the turn until it has ended. Its future is dropped by then.

@@ -17,7 +17,7 @@ use crate::supervision::runs::once::{self, Next};
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::error::{changed, no_longer_wanted, unexpected};
-use super::requests::{as_step, check_depth};
+use super::requests::{Then, as_step, check_depth};
 use super::{Turn, TurnError};
 
 impl Turn {
@@ -238,7 +238,7 @@ impl Place {
         }
         let mut intent = self.intent.clone();
         if let Some(before) = before {
-            intent.before = as_step(self.turn.id(), before).await;
+            intent.before = as_step(&self.turn, Then::Anything, before).await;
         }
         let request = || TurnRequest::Intend { intent: intent.clone(), round, is_tool: self.is_tool };
         match self.turn.request(self.ordinal, request).await? {
@@ -272,7 +272,7 @@ impl Place {
             self.finish(TurnRequest::FailStep(name(), failure.clone()))?;
             Err(TurnError { failure })
         };
-        let result = match as_step(self.turn.id(), work).await {
+        let result = match as_step(&self.turn, Then::Anything, work).await {
             Ok(result) => result,
             Err(error) => return failed(error.into().failure),
         };
@@ -305,7 +305,7 @@ impl Place {
     async fn reconciled(&self, find_out: Option<Reconcile<'_>>, intent: Intent) -> Reconciled {
         let Some(find_out) = find_out else { return Reconciled::Unknown };
         let found = async move { find_out(intent).await };
-        let found = AssertUnwindSafe(as_step(self.turn.id(), found)).catch_unwind();
+        let found = AssertUnwindSafe(as_step(&self.turn, Then::Anything, found)).catch_unwind();
         match tokio::time::timeout(self.turn.shared.services.reconcile_within, found).await {
             Ok(Ok(Ok(reconciled))) => reconciled,
             Ok(Ok(Err(error))) => {

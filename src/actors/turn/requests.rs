@@ -53,14 +53,29 @@ impl Direction {
 }
 
 thread_local! {
-    /// The turn whose step is being polled on this thread.
-    static IN_STEP: Cell<Option<TurnId>> = const { Cell::new(None) };
+    /// The step that is being polled on this thread.
+    static IN_STEP: Cell<Option<InStep>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, Copy)]
+struct InStep {
+    turn: TurnId,
+    /// Its work has left a message for whoever drains the run's queue next.
+    has_left: bool,
+}
+
+/// What comes after the work of a step that is ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Another request at once, or [`Turn::hand_over`]: what the work has left is recorded with it.
+    Request,
+    Anything,
 }
 
 /// Sets `IN_STEP` while the step's work is polled. No `async fn`, because its future would hold the arguments twice.
-pub(super) fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> impl Future<Output = T> {
-    struct Left(Option<TurnId>);
-    impl Drop for Left {
+pub(super) fn as_step<T>(turn: &Turn, then: Then, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    struct Outer(Option<InStep>);
+    impl Drop for Outer {
         fn drop(&mut self) {
             IN_STEP.set(self.0);
         }
@@ -68,8 +83,15 @@ pub(super) fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> impl Fu
     async move {
         let mut work = pin!(work);
         poll_fn(|context| {
-            let _left = Left(IN_STEP.replace(Some(turn)));
-            work.as_mut().poll(context)
+            let (polled, has_left) = {
+                let _outer = Outer(IN_STEP.replace(Some(InStep { turn: turn.id(), has_left: false })));
+                let polled = work.as_mut().poll(context);
+                (polled, IN_STEP.get().is_some_and(|step| step.has_left))
+            };
+            if has_left && (polled.is_pending() || then == Then::Anything) {
+                turn.hand_over();
+            }
+            polled
         })
         .await
     }
@@ -96,10 +118,20 @@ impl Turn {
     /// later requests would change.
     pub(super) fn check_not_in_step(&self, what: &str) -> Result<(), TurnError> {
         // Requests of programs have numbers of their own.
-        if self.block.is_some() || IN_STEP.get() != Some(self.id()) {
+        if !self.is_in_step() {
             return Ok(());
         }
         Err(TurnError::terminal(format!("{what} inside the work of a step; make it before the step, or after it")))
+    }
+
+    /// Whether the work of a step of it is being polled on this thread.
+    fn is_in_step(&self) -> bool {
+        self.block.is_none() && IN_STEP.get().is_some_and(|step| step.turn == self.id())
+    }
+
+    /// Processes what is enqueued for the run.
+    pub(super) fn hand_over(&self) {
+        self.shared.ready.sink.drain();
     }
 
     pub(super) fn take_ordinal(&self) -> u32 {
@@ -111,6 +143,18 @@ impl Turn {
 
     pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
         self.enqueue(ordinal, request, reply, None).drain();
+    }
+
+    /// As [`Turn::send`]. In the work of a step, the request is processed with the next one, or when the work is pending, so that both are
+    /// one record.
+    pub(super) fn send_with_next(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
+        let enqueued = self.enqueue(ordinal, request, reply, None);
+        if self.is_in_step() {
+            enqueued.leave();
+            IN_STEP.set(Some(InStep { turn: self.id(), has_left: true }));
+        } else {
+            enqueued.drain();
+        }
     }
 
     /// Enqueues a request that nobody waits for: another thread processes it, so the caller may hold any lock.

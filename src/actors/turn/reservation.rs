@@ -172,9 +172,10 @@ impl Settlement {
         Self { reservation, settled, reply }
     }
 
+    /// The result of the step in which the call was made is journaled with it.
     fn send(reservation: &Reservation, settled: Settled) -> oneshot::Receiver<TurnReply> {
         let (sender, reply) = oneshot::channel();
-        reservation.turn.send(reservation.number, TurnRequest::Settle(settled), Some(sender));
+        reservation.turn.send_with_next(reservation.number, TurnRequest::Settle(settled), Some(sender));
         reply
     }
 }

@@ -13,7 +13,7 @@ use crate::supervision::runs::rules::requests::TurnRequest;
 use crate::supervision::runs::run::Record;
 
 use super::error::{changed, no_longer_wanted};
-use super::requests::{as_step, check_depth};
+use super::requests::{Then, as_step, check_depth};
 use super::{Turn, TurnError};
 
 impl Turn {
@@ -132,13 +132,25 @@ impl Turn {
                 let begun = env.slow_fault_point_of("step.begin", self.agent().as_str());
                 Box::pin(begun).await.map_err(TurnError::transient)?;
             }
-            let result = as_step(self.id(), work).await.map_err(Into::into)?;
-            let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
-            let request = TurnRequest::FinishStep { name, value, is_tool };
-            check_depth(&request)?;
-            self.shared.is_unsynced.store(true, Ordering::Release);
-            self.send(ordinal, request, None);
-            Ok(result)
+            let result: Result<T, TurnError> = as_step(self, Then::Request, work).await.map_err(Into::into);
+            let finished = result.and_then(|result| {
+                let value =
+                    Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
+                let request = TurnRequest::FinishStep { name, value, is_tool };
+                check_depth(&request)?;
+                Ok((result, request))
+            });
+            match finished {
+                Ok((result, request)) => {
+                    self.shared.is_unsynced.store(true, Ordering::Release);
+                    self.send(ordinal, request, None);
+                    Ok(result)
+                }
+                Err(error) => {
+                    self.hand_over();
+                    Err(error)
+                }
+            }
         }
     }
 }

@@ -160,6 +160,11 @@ impl Json {
         result
     }
 
+    /// Its text, if that is long and the JSON form of it is itself between quotes.
+    pub(crate) fn as_long_plain_text(&self) -> Option<&str> {
+        self.value().as_str().filter(|text| text.len() > KEPT_SCRATCH && text::is_plain(text))
+    }
+
     /// Appends the canonical text.
     pub(crate) fn write_canonical(&self, text: &mut String) {
         text::write(self.value(), Fields::Sorted, text);

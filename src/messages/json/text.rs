@@ -71,13 +71,16 @@ fn write_integer(mut number: u64, sign: &str, text: &mut String) {
         }
     }
     text.push_str(sign);
-    text.extend(digits[first..].iter().map(|digit| char::from(*digit)));
+    text.push_str(std::str::from_utf8(&digits[first..]).expect("digits are ASCII"));
+}
+
+/// Whether a string has no escapes. No early exit, so that many bytes are compared at once.
+pub(super) fn is_plain(string: &str) -> bool {
+    string.bytes().fold(true, |plain, byte| plain & (byte >= b' ' && byte != b'"' && byte != b'\\'))
 }
 
 fn write_string(string: &str, text: &mut String) {
-    // No early exit, so that many bytes are compared at once.
-    let is_plain = string.bytes().fold(true, |plain, byte| plain & (byte >= b' ' && byte != b'"' && byte != b'\\'));
-    if is_plain {
+    if is_plain(string) {
         text.push('"');
         text.push_str(string);
         text.push('"');

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::messages::{Command, Json, TurnId, Update, Write};
 
-use super::{Reducer, State, StateError, StateRules};
+use super::{Reducer, Reducers, State, StateError, StateRules};
 
 /// The writes of one turn, kept until its branch joins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ pub(crate) fn join(
     };
     let has_overwrites = (0..writers.len()).any(|writer| writes_of(writer).any(|write| write.overwrite));
     let mut joined = base.clone();
-    let mut touched: BTreeMap<&str, Touched> = BTreeMap::new();
+    let (mut touched, mut reducers) = (BTreeMap::<&str, Touched>::new(), Reducers::of(rules));
     for (writer, deltas) in writers.iter().enumerate() {
         for delta in deltas.as_ref() {
             if writers.len() > 1 {
@@ -104,7 +104,7 @@ pub(crate) fn join(
                     let clash = if write.overwrite {
                         touched.entry(&write.channel).or_default().overwrite(by, &concurrent)
                     } else {
-                        let reducer = rules.schema.reducer(&write.channel)?;
+                        let reducer = reducers.of_channel(&write.channel)?;
                         match reducer {
                             Reducer::Append | Reducer::Sum | Reducer::Custom(_) => Ok(()),
                             Reducer::LastValue | Reducer::Merge { .. } => {
@@ -119,7 +119,7 @@ pub(crate) fn join(
                 }
             }
             let counts = delta.update.writes().iter().filter(|write| !(has_overwrites && loses(write, writer)));
-            joined.apply_in_place(counts, rules)?;
+            joined.apply_in_place(counts, &mut reducers)?;
         }
     }
     Ok(joined)

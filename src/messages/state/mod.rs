@@ -140,7 +140,7 @@ impl State {
     /// When a custom reducer does.
     pub fn apply(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
         let mut changed = self.clone();
-        changed.apply_in_place(update.writes(), rules)?;
+        changed.apply_in_place(update.writes(), &mut Reducers::of(rules))?;
         *self = changed;
         Ok(())
     }
@@ -150,10 +150,10 @@ impl State {
     fn apply_in_place<'a>(
         &mut self,
         writes: impl IntoIterator<Item = &'a Write>,
-        rules: &StateRules,
+        reducers: &mut Reducers<'a, '_>,
     ) -> Result<(), StateError> {
         for write in writes {
-            let reducer = rules.schema.reducer(&write.channel)?;
+            let (reducer, rules) = (reducers.of_channel(&write.channel)?, reducers.rules);
             match self.channels.get_mut(&write.channel) {
                 Some(channel) => {
                     let before = std::mem::replace(channel, ChannelValue::Value(Json::null()));
@@ -192,6 +192,20 @@ impl State {
         })
     }
 
+    /// The size of what its channels hold in bytes as text, give or take escapes and separators.
+    pub(crate) fn size(&self) -> usize {
+        let size = |(name, channel): (&Arc<str>, &ChannelValue)| {
+            name.len()
+                + match channel {
+                    ChannelValue::Value(value) => value.size(),
+                    ChannelValue::List(items) => size_of_list(items),
+                    ChannelValue::Tree(tree) => size_of_tree(tree),
+                    ChannelValue::Sum(_) => 8,
+                }
+        };
+        self.channels.iter().map(size).sum()
+    }
+
     /// The names of the channels that hold something, sorted.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
         self.channels.names().map(AsRef::as_ref)
@@ -202,6 +216,29 @@ impl State {
     pub fn to_json(&self) -> Json {
         let fields = self.channels.iter().map(|(name, channel)| (String::from(&**name), channel_value(channel)));
         Json::from(Value::Object(fields.collect()))
+    }
+}
+
+/// The reducers of writes in a row. Of those to one channel, the first looks it up.
+struct Reducers<'w, 'r> {
+    rules: &'r StateRules,
+    last: Option<(&'w str, &'r Reducer)>,
+}
+
+impl<'w, 'r> Reducers<'w, 'r> {
+    fn of(rules: &'r StateRules) -> Self {
+        Self { rules, last: None }
+    }
+
+    fn of_channel(&mut self, channel: &'w str) -> Result<&'r Reducer, StateError> {
+        if let Some((last, reducer)) = self.last
+            && last == channel
+        {
+            return Ok(reducer);
+        }
+        let reducer = self.rules.schema.reducer(channel)?;
+        self.last = Some((channel, reducer));
+        Ok(reducer)
     }
 }
 
@@ -309,6 +346,18 @@ fn channel_value(channel: &ChannelValue) -> Value {
         ChannelValue::List(items) => list_value(items),
         ChannelValue::Tree(tree) => tree_value(tree),
         ChannelValue::Sum(sum) => Value::Number(sum.clone()),
+    }
+}
+
+fn size_of_list(items: &List) -> usize {
+    items.iter().map(|item| item.size() + 1).sum()
+}
+
+fn size_of_tree(tree: &Tree) -> usize {
+    match tree {
+        Tree::Leaf(value) => value.size(),
+        Tree::List(items) => size_of_list(items),
+        Tree::Object(object) => object.iter().map(|(key, field)| key.len() + size_of_tree(field) + 4).sum(),
     }
 }
 

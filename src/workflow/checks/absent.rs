@@ -21,6 +21,11 @@ impl Checks {
         (Self, plan.checks.keys().map(fault).collect())
     }
 
+    /// Always.
+    pub(crate) fn is_empty(&self) -> bool {
+        true
+    }
+
     /// Finds no defect.
     ///
     /// # Errors

@@ -37,6 +37,11 @@ impl Checks {
         (Self(checks), faults)
     }
 
+    /// Whether no channel has a schema.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Validates the channels with these writes.
     ///
     /// # Errors

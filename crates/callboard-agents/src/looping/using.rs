@@ -80,8 +80,10 @@ impl AgentLoop {
             host.show(AgentEvent::ToolCalled { call: call.clone(), is_unknown });
         }
         let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(host, call, &context.lock())).collect();
-        self.look(host, &calls, &mut uses).await?;
-        self.ask_for_permission(host, context, &calls, &mut uses).await?;
+        if uses.iter().any(|one| matches!(one, Use::AfterPermission(..))) {
+            self.look(host, &calls, &mut uses).await?;
+            self.ask_for_permission(host, context, &calls, &mut uses).await?;
+        }
         let handoff = check_handoffs(host, &mut uses).await?;
         let summed_up = self.sum_up(host, context, &uses).await?;
         let mut answers: BTreeMap<usize, Answered> = BTreeMap::new();

@@ -21,7 +21,8 @@
 //! - `replay`, `follow`: a journal event by event, and turn by turn. `fork`, `reopen`: runs that begin from an old one, or
 //!   continue after their end.
 //!
-//! `small_map` is the map and set that the fold keeps the parts of a run in, and `rare` is for parts that most runs have not.
+//! `small_map` is the map and set that the fold keeps the parts of a run in, `numbered` the map of its branches and turns, and `rare` is for
+//! parts that most runs have not.
 //!
 //! A file `reference.rs` is the reference model of the rule beside it, compiled for tests alone.
 
@@ -40,6 +41,7 @@ pub(crate) mod fork;
 pub(crate) mod guard;
 pub(crate) mod history;
 pub(crate) mod interrupts;
+pub(crate) mod numbered;
 pub(crate) mod once;
 pub(crate) mod rare;
 pub(crate) mod reopen;

@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The most entries of a sorted list; more of them are in a tree.
-const FEW: usize = 16;
+pub(super) const FEW: usize = 16;
 
 /// A [`BTreeMap`] that is small while it has few entries: one entry is in the map itself, a few are in a sorted list. It is stored as
 /// a `BTreeMap` is.
@@ -157,6 +157,9 @@ impl<K: Ord, V> SmallMap<K, V> {
         range: impl RangeBounds<K>,
         mut is_wanted: impl FnMut(&K, &V) -> bool,
     ) -> Vec<(K, V)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
         let extracted = match &mut self.0 {
             Entries::One([(key, value)]) if range.contains(key) && is_wanted(key, value) => {
                 match std::mem::take(self).0 {
@@ -172,6 +175,11 @@ impl<K: Ord, V> SmallMap<K, V> {
         };
         self.free_if_empty();
         extracted
+    }
+
+    /// The values, in the order of the keys.
+    pub(crate) fn into_values(mut self) -> impl Iterator<Item = V> {
+        self.extract(.., |_, _| true).into_iter().map(|(_, value)| value)
     }
 
     /// Keeps the entries that are wanted.

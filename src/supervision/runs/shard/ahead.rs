@@ -114,6 +114,6 @@ impl LiveRun {
         };
         let ahead = self.in_flight.map_or(0, |in_flight| self.events.len() - in_flight.events);
         // In the order of arrival: an earlier message may be of the same turn. A snapshot is of what is journaled.
-        size <= MAX_SIZE && ahead < MAX_EVENTS && self.waiting.is_empty() && !self.cadence.is_due(&self.run)
+        size <= MAX_SIZE && ahead < MAX_EVENTS && self.waiting.is_empty() && !self.cadence.is_due()
     }
 }

@@ -218,6 +218,11 @@ impl TurnSink {
         }
     }
 
+    /// Processes what is enqueued, on this thread.
+    pub(crate) fn drain(&self) {
+        self.0.drain();
+    }
+
     /// Sends how an attempt ended; `is_tainted` if the turn had read untrusted input.
     pub(crate) fn outcome(
         &self,

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::env::Mutant;
 use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits, POLICY, Refusal, RequestId, TurnId};
@@ -42,14 +43,33 @@ pub(crate) type Fingerprint = u64;
 pub(crate) fn fingerprint(input: &Json, command: &Command) -> Fingerprint {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
     Json::with_scratch(|text| {
-        input.write_canonical(text);
+        // Of what comes before the end of a long text, which is not copied.
+        let mut begun: Option<Box<Xxh3>> = None;
+        let mut add = |value: &Json, text: &mut String| match value.as_long_plain_text() {
+            None => value.write_canonical(text),
+            Some(long) => {
+                let begun = begun.get_or_insert_default();
+                text.push('"');
+                begun.update(text.as_bytes());
+                begun.update(long.as_bytes());
+                text.clear();
+                text.push('"');
+            }
+        };
+        add(input, text);
         for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
             text.push('\n');
             text.push_str(&write.channel);
             text.push('=');
-            write.value.write_canonical(text);
+            add(&write.value, text);
         }
-        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+        match begun {
+            None => xxh3_64(text.as_bytes()),
+            Some(mut begun) => {
+                begun.update(text.as_bytes());
+                begun.digest()
+            }
+        }
     })
 }
 
@@ -455,6 +475,14 @@ mod tests {
         assert_eq!(case(vec![same(), other(1), other(2)]), "RepeatedHandoff");
         assert_eq!(case(vec![same(), other(1), other(2), other(3)]), "Admit");
         assert_eq!(case(vec![Handoff { from: agent("c"), ..same() }]), "Admit");
+    }
+
+    #[test]
+    fn a_long_text_has_the_hash_of_its_canonical_form() {
+        let long = "x".repeat(100_000);
+        let command = Command::update("kept", &long).with("small", 1).with("escaped", format!("{long}\n"));
+        let text = format!("\"{long}\"\nkept=\"{long}\"\nsmall=1\nescaped=\"{long}\\n\"");
+        assert_eq!(fingerprint(&Json::from(long), &command), xxh3_64(text.as_bytes()));
     }
 
     #[test]

@@ -10,9 +10,10 @@ use crate::messages::{
     AgentName, Answer, Authority, Chain, Command, EarlierAnswer, Envelope, Json, Order, Outcome, State, Timestamp,
 };
 use crate::supervision::runs::rules::guard::Handoff;
+use crate::supervision::runs::rules::numbered::Numbered;
 use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
-use crate::supervision::runs::rules::small_map::{SmallMap, SmallSet};
+use crate::supervision::runs::rules::small_map::SmallSet;
 
 use super::plan::scope::{Reversible, Scope, Undo};
 use super::record::ChildDeltas;
@@ -21,7 +22,7 @@ use super::turn::OpenTurn;
 /// The open branches of a run by their numbers, which are given in the order in which branches begin, from 0: the root.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervision::runs) struct Branches {
-    open: SmallMap<u32, Box<Branch>>,
+    open: Numbered<Box<Branch>>,
     /// The number of the next branch; every lower one has been given.
     next: u32,
     /// The branches whose handoff waits for a decision.
@@ -29,25 +30,25 @@ pub(in crate::supervision::runs) struct Branches {
 }
 
 impl Branches {
-    pub(super) fn of_parts(open: SmallMap<u32, Box<Branch>>, next: u32) -> Self {
+    pub(super) fn of_parts(open: Numbered<Box<Branch>>, next: u32) -> Self {
         let parked = open.iter().filter(|(_, branch)| branch.parked().is_some()).map(|(id, _)| *id).collect();
         Self { open, next, parked }
     }
 
-    pub(super) fn parts(&self) -> (&SmallMap<u32, Box<Branch>>, u32) {
+    pub(super) fn parts(&self) -> (&Numbered<Box<Branch>>, u32) {
         (&self.open, self.next)
     }
 
     pub(in crate::supervision::runs) fn get(&self, id: u32) -> Option<&Branch> {
-        self.open.get(&id).map(|branch| &**branch)
+        self.open.get(id).map(|branch| &**branch)
     }
 
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Branch> {
-        self.open.get_mut(&id).map(|branch| &mut **branch)
+        self.open.get_mut(id).map(|branch| &mut **branch)
     }
 
     pub(in crate::supervision::runs) fn contains(&self, id: u32) -> bool {
-        self.open.contains_key(&id)
+        self.open.get(id).is_some()
     }
 
     /// In the order in which they began.
@@ -69,7 +70,7 @@ impl Branches {
 
     pub(super) fn remove(&mut self, id: u32) -> Option<Box<Branch>> {
         self.parked.remove(&id);
-        self.open.remove(&id)
+        self.open.remove(id)
     }
 
     /// Has a branch wait for a decision about the handoff of its last turn.
@@ -118,7 +119,8 @@ impl Index<u32> for Branches {
     type Output = Branch;
 
     fn index(&self, id: u32) -> &Branch {
-        &self.open[&id]
+        let Some(branch) = self.get(id) else { panic!("branch {id} is not open") };
+        branch
     }
 }
 

@@ -39,7 +39,7 @@ impl Run {
 
     /// Moves the detached delegations of an ended turn to its branch.
     fn keep_outbound(&mut self, number: u32) {
-        let Some(open) = self.turns.get(number) else { return };
+        let Some(open) = self.turns.get(number).filter(|open| open.leaves_answers()) else { return };
         let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
         for (ordinal, record) in self.turns.take_records(number, |_, record| record.leaves_answer()) {
             let Record::Delegation { order, reply, deltas } = record else { continue };
@@ -111,7 +111,11 @@ impl Run {
             Ok((view, deltas)) => {
                 let Some(branch) = self.branches.get_mut(id) else { return };
                 branch.view = view;
-                branch.deltas.extend(deltas);
+                if branch.deltas.is_empty() {
+                    branch.deltas = deltas;
+                } else {
+                    branch.deltas.extend(deltas);
+                }
                 branch.previous_agent = Some(agent.clone());
                 // An agent that gets control from a dynamic agent has at most that one's authority.
                 if let Some(authority) = self.extras.agents.authority_of(&agent) {
@@ -119,7 +123,7 @@ impl Run {
                 }
             }
         }
-        if self.escalate(id, &command, output.clone().unwrap_or_default()) {
+        if self.escalate(id, &command, output.as_ref()) {
             return self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
         }
         self.note_goto(id, &command);

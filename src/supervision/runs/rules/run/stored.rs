@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::messages::state::StateRules;
 use crate::messages::{AgentName, Alone, RunResult, Submission, Timestamp};
 use crate::supervision::runs::rules::budget::Budget;
+use crate::supervision::runs::rules::numbered::Numbered;
 use crate::supervision::runs::rules::rare::Rare;
-use crate::supervision::runs::rules::small_map::{SmallMap, SmallSet};
+use crate::supervision::runs::rules::small_map::SmallSet;
 
 use super::agents::DynamicAgents;
 use super::branch::{Branch, Branches};
@@ -28,8 +29,8 @@ struct Written<'a> {
     agents: &'a SmallSet<AgentName>,
     cast: &'a SmallSet<AgentName>,
     budget: &'a Budget,
-    branches: &'a SmallMap<u32, Box<Branch>>,
-    turns: &'a SmallMap<u32, Box<OpenTurn>>,
+    branches: &'a Numbered<Box<Branch>>,
+    turns: &'a Numbered<Box<OpenTurn>>,
     next_turn: u32,
     next_branch: u32,
     next_reservation: u32,
@@ -53,8 +54,8 @@ struct Read {
     agents: SmallSet<AgentName>,
     cast: SmallSet<AgentName>,
     budget: Budget,
-    branches: SmallMap<u32, Box<Branch>>,
-    turns: SmallMap<u32, Box<OpenTurn>>,
+    branches: Numbered<Box<Branch>>,
+    turns: Numbered<Box<OpenTurn>>,
     next_turn: u32,
     next_branch: u32,
     next_reservation: u32,

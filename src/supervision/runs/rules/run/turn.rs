@@ -6,15 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{RunFigures, ToolUses};
 use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
+use crate::supervision::runs::rules::numbered::Numbered;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
-use crate::supervision::runs::rules::small_map::{SmallMap, SmallSet};
+use crate::supervision::runs::rules::small_map::SmallSet;
 
 use super::record::{self, ChildDeltas, Kept, Record, Records};
 
 /// The open turns of a run by their numbers, which are given in the order in which turns are admitted, from 1.
 #[derive(Clone, Debug)]
 pub(in crate::supervision::runs) struct OpenTurns {
-    open: SmallMap<u32, Box<OpenTurn>>,
+    open: Numbered<Box<OpenTurn>>,
     /// The number of the next turn; every lower one has been given.
     next: u32,
     /// What of them waits for people. It follows from the phases and records of the turns, which change here alone.
@@ -31,15 +32,15 @@ struct ForPeople {
 
 impl OpenTurns {
     pub(super) fn new() -> Self {
-        Self::of_parts(SmallMap::new(), 1)
+        Self::of_parts(Numbered::new(), 1)
     }
 
-    pub(super) fn of_parts(open: SmallMap<u32, Box<OpenTurn>>, next: u32) -> Self {
+    pub(super) fn of_parts(open: Numbered<Box<OpenTurn>>, next: u32) -> Self {
         let for_people = open.iter().flat_map(|(turn, open)| open.for_people(*turn)).collect();
         Self { open, next, for_people }
     }
 
-    pub(super) fn parts(&self) -> (&SmallMap<u32, Box<OpenTurn>>, u32) {
+    pub(super) fn parts(&self) -> (&Numbered<Box<OpenTurn>>, u32) {
         (&self.open, self.next)
     }
 
@@ -49,11 +50,11 @@ impl OpenTurns {
     }
 
     pub(in crate::supervision::runs) fn get(&self, number: u32) -> Option<&OpenTurn> {
-        self.open.get(&number).map(|turn| &**turn)
+        self.open.get(number).map(|turn| &**turn)
     }
 
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut OpenTurn> {
-        self.open.get_mut(&number).map(|turn| &mut **turn)
+        self.open.get_mut(number).map(|turn| &mut **turn)
     }
 
     pub(in crate::supervision::runs) fn len(&self) -> usize {
@@ -61,12 +62,12 @@ impl OpenTurns {
     }
 
     pub(in crate::supervision::runs) fn contains(&self, number: u32) -> bool {
-        self.open.contains_key(&number)
+        self.open.get(number).is_some()
     }
 
     /// The numbers of the open turns, in order.
     pub(in crate::supervision::runs) fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.open.keys().copied()
+        self.open.iter().map(|(number, _)| *number)
     }
 
     /// In the order of their numbers.
@@ -90,12 +91,12 @@ impl OpenTurns {
     /// Removes a turn that has ended.
     pub(super) fn close(&mut self, number: u32) -> Option<Box<OpenTurn>> {
         self.forget_for_people(number);
-        self.open.remove(&number)
+        self.open.remove(number)
     }
 
     /// Sets the phase of an open turn; returns the earlier one.
     pub(super) fn set_phase(&mut self, turn: u32, phase: Phase) -> Option<Phase> {
-        let open = self.open.get_mut(&turn)?;
+        let open = self.open.get_mut(turn)?;
         let waits = phase.waits_for_people();
         let before = std::mem::replace(&mut open.phase, phase);
         self.note(ForPeople { turn, ordinal: None }, waits);
@@ -104,7 +105,7 @@ impl OpenTurns {
 
     /// Stores the record of an open turn's request; replaces an earlier record.
     pub(super) fn record(&mut self, RequestKey { turn, ordinal }: RequestKey, record: Record) {
-        if let Some(open) = self.open.get_mut(&turn) {
+        if let Some(open) = self.open.get_mut(turn) {
             let waits = record.waits_for_people();
             open.kept.records.insert(ordinal, Box::new(record));
             self.note(ForPeople { turn, ordinal: Some(ordinal) }, waits);
@@ -113,7 +114,7 @@ impl OpenTurns {
 
     /// Changes the uses of tools among the figures of an open turn, if it has figures.
     pub(super) fn show_tools(&mut self, turn: u32, tools: &Arc<ToolUses>) {
-        if let Some(figures) = self.open.get_mut(&turn).and_then(|open| open.kept.figures.as_mut()) {
+        if let Some(figures) = self.open.get_mut(turn).and_then(|open| open.kept.figures.as_mut()) {
             figures.tools_used = Some(Arc::clone(tools));
         }
     }
@@ -121,7 +122,7 @@ impl OpenTurns {
     /// As before turns had the figures of their run.
     #[cfg(test)]
     pub(super) fn forget_figures(&mut self, turn: u32) {
-        if let Some(open) = self.open.get_mut(&turn) {
+        if let Some(open) = self.open.get_mut(turn) {
             open.kept.figures = None;
         }
     }
@@ -132,7 +133,7 @@ impl OpenTurns {
         RequestKey { turn, ordinal }: RequestKey,
         change: impl FnOnce(&mut Record) -> T,
     ) -> Option<T> {
-        let record = self.open.get_mut(&turn)?.kept.records.get_mut(&ordinal)?;
+        let record = self.open.get_mut(turn)?.kept.records.get_mut(&ordinal)?;
         let changed = change(record);
         let waits = record.waits_for_people();
         self.note(ForPeople { turn, ordinal: Some(ordinal) }, waits);
@@ -145,7 +146,7 @@ impl OpenTurns {
         turn: u32,
         mut is_wanted: impl FnMut(u32, &Record) -> bool,
     ) -> Vec<(u32, Record)> {
-        let Some(open) = self.open.get_mut(&turn) else { return Vec::new() };
+        let Some(open) = self.open.get_mut(turn) else { return Vec::new() };
         let taken = open.kept.records.extract(.., |ordinal, record| is_wanted(*ordinal, record));
         let taken: Vec<(u32, Record)> = taken.into_iter().map(|(ordinal, record)| (ordinal, *record)).collect();
         for (ordinal, _) in &taken {

@@ -103,8 +103,8 @@ impl Run {
         Ok((view, deltas))
     }
 
-    /// As [`Run::settle`]. If nothing will read the view, because the branch is a part of a fan-out and ends with the turn, the view is
-    /// left as it is; only the deltas go into the join.
+    /// As [`Run::settle`]. If nothing will read the view, because the branch is a part of a fan-out or the whole item of a map and ends with
+    /// the turn, the view is left as it is; only the deltas go into the join.
     pub(in crate::supervision::runs) fn settle_end(
         &self,
         number: u32,
@@ -115,11 +115,14 @@ impl Run {
         let branch = &self.branches[id];
         let waits_for_answers =
             !branch.extras.outbound.is_empty() || self.turns.get(number).is_some_and(OpenTurn::leaves_answers);
-        let is_unread = matches!(branch.origin, Origin::Fork { .. })
-            && command.goto == Goto::Next
+        let is_unread = command.goto == Goto::Next
             && children.is_empty()
             && !waits_for_answers
-            && self.plan.graph().is_none();
+            && match (branch.origin, self.plan.graph()) {
+                (Origin::Fork { .. }, None) => true,
+                (Origin::Node { parent, .. }, Some(graph)) => self.is_whole_item(graph, parent),
+                _ => false,
+            };
         match is_unread.then(|| State::check(&command.update, &self.rules)).flatten() {
             Some(checked) => checked.map(|()| (branch.view.clone(), Vec::from_iter(self.delta_of(number, command)))),
             None => self.settle(number, id, children, command),
@@ -182,6 +185,7 @@ mod tests {
 
     use super::*;
     use crate::messages::{Chain, Reducer, RunId, Schema, Submission, Task, TraceId, Verdict};
+    use crate::workflow::{Node, Workflow};
 
     /// A run whose first turn has handed control to two others.
     fn forked() -> Run {
@@ -196,6 +200,35 @@ mod tests {
         let verdict = Verdict::Admitted(vec![worker; 2]);
         run.step(&RunEvent::TurnEnded { turn: 1, agent: lead, attempt: 1, command, verdict, at });
         run
+    }
+
+    /// The end of the first turn of a map with this node, and what its view would be.
+    fn item_settled(node: Node) -> [(State, Vec<Delta>); 2] {
+        let plan =
+            Workflow::builder("map").channel("list", Reducer::Append).node(node.for_each("[1, 2]")).build().unwrap();
+        let agent = AgentName::new("x").unwrap();
+        let cast = plan.plan().cast().iter().map(|_| agent.clone()).collect();
+        let id = Uuid::from_u128(7);
+        let (run, trace, chain, at) = (RunId(id), TraceId(id), Chain::default(), Timestamp::default());
+        let submission = Submission { run, trace, task: plan.task("in"), agent, cast, chain, at };
+        let (run, _) = Run::begin(Arc::new(submission), StateRules::default());
+        let (branch, command) = (run.turn(1).unwrap().branch, Arc::new(Command::output(1).with("list", 1)));
+        [run.settle_end(1, branch, &[], &command), run.settle(1, branch, &[], &command)].map(Result::unwrap)
+    }
+
+    #[test]
+    fn all_that_a_map_does_for_an_item_leaves_the_deltas_of_its_turn_unless_its_state_is_read() {
+        let node = || Node::agent("a", "x");
+        for alone in [node(), Node::nodes("each", [node()])] {
+            let [(view, deltas), (seen, written)] = item_settled(alone);
+            assert_eq!((view.to_json(), seen.to_json()), (json!({}).into(), json!({ "list": [1] }).into()));
+            assert_eq!((deltas.len(), deltas), (1, written));
+        }
+        let after = Node::agent("b", "x").after("a");
+        for read in [vec![node().saved_to("list")], vec![node().compensated_by("x")], vec![node(), after]] {
+            let [end, whole] = item_settled(Node::nodes("each", read));
+            assert_eq!(end, whole);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::storage::codec::{self, CodecError, Payload, Stored};
 pub(crate) use self::reading::{Loaded, Past, load, past, whole};
 pub(in crate::supervision::runs) use self::reading::{Parts, read, read_many};
 use super::budget::{Call, Money, MoneyV3, ReservationKey};
-use super::run::{Conversing, Now, Run, Tools};
+use super::run::{Branch, Conversing, Now, Run, Tools};
 
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -120,41 +120,54 @@ impl Stored for Snapshot {
     }
 }
 
-/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, and the more turns are open, the
-/// later the next one is due: the total cost of snapshots stays proportional to what is journaled. It has what all parts of a
-/// fan-out have left, too, so a fan-out of a run's first branch gets none before its join unless its parts do more than one turn.
+/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was or the state is, and the more turns are
+/// open, the later the next one is due: the total cost of snapshots stays proportional to what is journaled. It has what all parts of a
+/// fan-out or a map have left, too, so these get none before their join unless their parts do more than one turn.
 #[derive(Debug, Default)]
 pub(in crate::supervision::runs) struct Cadence {
-    events: usize,
+    events: u32,
+    /// How many events there are when the run is measured next.
+    measured_at: u32,
     last_bytes: usize,
 }
 
 impl Cadence {
-    const MIN_EVENTS: usize = 512;
+    const MIN_EVENTS: u32 = 512;
     const BYTES_PER_EVENT: usize = 16;
     /// About what a snapshot has of an open turn and its branch, or of what a part of a fan-out has left.
     const BYTES_OF_PART: usize = 128;
 
     /// Counts journaled events, and returns whether a snapshot of the run is due.
     pub(in crate::supervision::runs) fn count(&mut self, events: usize, run: &Run) -> bool {
-        self.events += events;
-        self.is_due(run)
+        self.events = self.events.saturating_add(u32::try_from(events).unwrap_or(u32::MAX));
+        if !self.is_due() {
+            return false;
+        }
+        let left = |branch: &Branch| match &branch.now {
+            Now::Forked(forked) => forked.ends.len(),
+            Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Plan(_) => 0,
+        };
+        let branches = || run.branches().iter().map(|(_, branch)| branch);
+        let parts = run.turns().len() + branches().map(left).sum::<usize>();
+        let least_for = |bytes: usize| u32::try_from(bytes / Self::BYTES_PER_EVENT).unwrap_or(u32::MAX);
+        let mut least = least_for(self.last_bytes.max(parts * Self::BYTES_OF_PART));
+        if self.events >= least {
+            least = least_for(branches().map(|branch| branch.view.size()).sum());
+        }
+        // The parts may have joined before as many events.
+        self.measured_at = least.min(self.events.saturating_mul(2));
+        self.events >= least
     }
 
-    /// Whether a snapshot of the run is due.
-    pub(in crate::supervision::runs) fn is_due(&self, run: &Run) -> bool {
-        let left = match run.branches().get(0).map(|root| &root.now) {
-            Some(Now::Forked(forked)) => forked.ends.len(),
-            Some(Now::Turn(_) | Now::Awaiting | Now::Parked(_) | Now::Plan(_)) | None => 0,
-        };
-        let bytes = self.last_bytes.max((run.turns().len() + left) * Self::BYTES_OF_PART);
-        self.events >= Self::MIN_EVENTS.max(bytes / Self::BYTES_PER_EVENT)
+    /// Whether a snapshot was due at the last count and was not taken, or may be at the next.
+    pub(in crate::supervision::runs) fn is_due(&self) -> bool {
+        self.events >= self.measured_at.max(Self::MIN_EVENTS)
     }
 
     /// The run as bytes to store.
     pub(in crate::supervision::runs) fn take(&mut self, last: Sequence, run: &Run) -> Arc<[u8]> {
         let bytes = codec::encode_as::<Snapshot>(&SnapshotOf::new(last, run));
-        (self.events, self.last_bytes) = (0, bytes.len());
+        *self = Self { last_bytes: bytes.len(), ..Self::default() };
         bytes
     }
 }
@@ -246,6 +259,18 @@ mod tests {
         }
         assert_eq!(run.turns().len(), 1);
         assert!(!is_due(1_000, &run) && is_due(10_000, &run));
+    }
+
+    #[test]
+    fn a_snapshot_of_a_large_state_waits_until_as_much_has_happened() {
+        let (mut run, at) = (run(), Timestamp::from_millis(1_767_225_600_000));
+        let agent = AgentName::new("coder").unwrap();
+        let command = Arc::new(Command::update("kept", "x".repeat(160_000)).goto("coder"));
+        let verdict = Verdict::Admitted(vec![agent.clone()]);
+        run.step(&RunEvent::TurnEnded { turn: 2, agent, attempt: 1, command, verdict, at });
+        let mut cadence = Cadence::default();
+        let due = [512, 9_000, 1_000].map(|events| cadence.count(events, &run));
+        assert_eq!(due, [false, false, true]);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -31,6 +32,8 @@ use super::message::ShardMessage;
 pub(crate) struct ShardQueue {
     /// Messages enqueued and not yet taken by the lock holder, in order of arrival, and the actor that is woken for them.
     waiting: Mailbox<Wake, VecDeque<ShardMessage>>,
+    /// How many of them their senders have left, at most: who enqueues one after these alone is the first. Changed under the lock of `waiting`.
+    left: AtomicUsize,
     /// The shard: the lock holder drains the queue. Set when a life of the actor begins; `None` while the actor is down.
     open: Mutex<Option<Open>>,
     /// The failure that stopped the last drain: set by the lock holder with `open` set to `None`, taken by the actor, which fails
@@ -83,6 +86,16 @@ impl EnqueueGuard<'_> {
         self.is_first = false;
         self.queue.drain();
     }
+
+    /// Leaves the message for the next drain, which the caller sees to itself, soon: until then, nobody is woken for it. Who enqueues
+    /// another one does not rely on that.
+    pub(crate) fn leave(mut self) {
+        let waiting = self.queue.waiting.lock();
+        let left = self.queue.left.fetch_add(1, Ordering::Relaxed) + 1;
+        // One that came meanwhile relies on the first one.
+        self.is_first &= waiting.len() > left;
+        drop(waiting);
+    }
 }
 
 impl Drop for EnqueueGuard<'_> {
@@ -96,7 +109,10 @@ impl Drop for EnqueueGuard<'_> {
 impl ShardQueue {
     /// Takes all waiting messages. Later ones are collected in `buffer`, which is empty.
     pub(crate) fn take(&self, buffer: VecDeque<ShardMessage>) -> Batch<'_> {
-        let messages = std::mem::replace(&mut *self.waiting.lock(), buffer);
+        let mut waiting = self.waiting.lock();
+        self.left.store(0, Ordering::Relaxed);
+        let messages = std::mem::replace(&mut *waiting, buffer);
+        drop(waiting);
         Batch { messages, queue: self }
     }
 
@@ -128,7 +144,7 @@ impl ShardQueue {
     pub(crate) fn enqueue(&self, message: ShardMessage) -> EnqueueGuard<'_> {
         let mut waiting = self.waiting.lock();
         waiting.push_back(message);
-        EnqueueGuard { queue: self, is_first: waiting.len() == 1 }
+        EnqueueGuard { queue: self, is_first: waiting.len() <= 1 + self.left.load(Ordering::Relaxed) }
     }
 
     /// Drains the queue, unless another thread holds the shard.
@@ -397,6 +413,22 @@ mod tests {
         assert_eq!(stage.processed(), [1, 2, 3], "in the order of arrival");
         stage.queue.push(number(4));
         assert_eq!(stage.wake_ups().await, 2, "one for the first three, and one for the fourth");
+    }
+
+    #[tokio::test]
+    async fn messages_that_are_left_wake_nobody_and_no_other_sender_relies_on_them() {
+        let stage = Stage::new().await;
+        stage.open(1, |_, _| Ok(()));
+        stage.queue.enqueue(number(1)).leave();
+        let late = stage.queue.enqueue(number(2));
+        stage.queue.push(number(3));
+        assert_eq!(stage.woken.len(), 0, "it relies on the one before it");
+        late.leave();
+        stage.queue.drain();
+        assert_eq!(stage.processed(), [1, 2, 3]);
+        stage.queue.enqueue(number(4)).leave();
+        stage.queue.push(number(5));
+        assert_eq!(stage.wake_ups().await, 2, "one for the third, and one for the fifth");
     }
 
     #[tokio::test]

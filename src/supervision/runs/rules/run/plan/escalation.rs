@@ -22,7 +22,12 @@ impl Run {
     }
 
     /// Keeps a command for the plan around its workflow, if it addresses that plan and there is one.
-    pub(in crate::supervision::runs) fn escalate(&mut self, id: u32, command: &Arc<Command>, output: Json) -> bool {
+    pub(in crate::supervision::runs) fn escalate(
+        &mut self,
+        id: u32,
+        command: &Arc<Command>,
+        output: Option<&Json>,
+    ) -> bool {
         let Some(Origin::Node { parent, .. }) = self.branches.get(id).map(|branch| branch.origin) else {
             return false;
         };
@@ -30,6 +35,7 @@ impl Run {
         let place = self.place_in(id, within);
         let deltas = self.branches.get_mut(id).map(|branch| std::mem::take(&mut branch.deltas)).unwrap_or_default();
         let Some(scope) = self.scope_mut(within) else { return false };
+        let output = output.cloned().unwrap_or_default();
         scope.escalations.insert(place, Escalation { command: Arc::clone(command), output, deltas });
         true
     }

@@ -41,6 +41,17 @@ impl Run {
         Some((level, node, &level.nodes[node as usize]))
     }
 
+    /// Whether a node is all that a map does for an item, so that nothing reads the state after it.
+    pub(in crate::supervision::runs) fn is_whole_item(&self, graph: &Graph, block: u32) -> bool {
+        let is_item = self.branches.get(block).is_some_and(|block| matches!(block.origin, Origin::Fork { .. }));
+        let Some(scope) = self.scope(block).filter(|_| is_item) else { return false };
+        let level = graph.level(scope.block);
+        let [Station { rules: Rules { saves: None, compensation: None, .. }, .. }] = level.nodes.as_slice() else {
+            return false;
+        };
+        level.output.is_none() && graph.checks.is_empty()
+    }
+
     /// The path to the node that a branch works on, or to the node of this name in its block.
     pub(super) fn path_to(&self, branch: &Branch, node: Option<&str>) -> String {
         let Some(graph) = self.plan.graph() else { return String::new() };

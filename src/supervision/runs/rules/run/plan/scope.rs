@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::Delta;
 use crate::messages::{Command, Json, Outcome, State};
+use crate::supervision::runs::rules::small_map::SmallMap;
 use crate::workflow::NodeStates;
 use crate::workflow::graph::{Graph, Level};
 use crate::workflow::progress::{Progress, Stage};
@@ -21,7 +22,7 @@ pub(in crate::supervision::runs) struct Scope {
     pub(super) progress: Progress,
     pub(super) ends: Vec<Option<Box<NodeEnd>>>,
     /// The branches of running nodes.
-    pub(in crate::supervision::runs) children: BTreeMap<u32, u32>,
+    pub(in crate::supervision::runs) children: SmallMap<u32, u32>,
     /// The targets of commands, which replace edges, with their inputs if they have any.
     pub(super) gotos: BTreeMap<u32, Gotos>,
     pub(super) round: Round,
@@ -36,7 +37,7 @@ impl Scope {
         let level = graph.level(block);
         let progress = Progress::new(&level.shape);
         let ends = vec![None; level.nodes.len()];
-        let (children, gotos) = (BTreeMap::new(), BTreeMap::new());
+        let (children, gotos) = (SmallMap::new(), BTreeMap::new());
         let (escalations, given_up) = (BTreeMap::new(), Vec::new());
         Self { block, input, progress, ends, children, gotos, round, escalations, given_up }
     }
