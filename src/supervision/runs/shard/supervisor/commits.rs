@@ -144,10 +144,8 @@ impl RunShard {
         }
         self.shared.roster.remove(run);
         if let Some(result) = live.run.result() {
-            for waiter in live.results.drain(..) {
-                let _ = waiter.send(Arc::clone(result));
-            }
-            for message in live.waiting.drain(..) {
+            live.results.answer(result);
+            for message in std::mem::take(&mut live.waiting) {
                 match message {
                     RunMessage::Result { reply } => drop(reply.send(Arc::clone(result))),
                     message => refuse(run, message),
@@ -307,26 +305,26 @@ impl RunShard {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
-            node: live.run.node_of_branch(branch).map(Arc::from),
             is_for_another_board: live.run.is_for_another_board(turn),
             input: turn.input.clone(),
             view: branch.view.clone(),
             figures: turn.figures().cloned(),
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
-            timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
             authority,
             is_tainted: turn.is_tainted(),
             is_run_tainted: live.run.is_tainted(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),
-            records: turn.records().clone(),
+            records: Rare::of(turn.records().clone()),
             durability: live.durability,
             is_recovered: live.is_recovered,
-            ready_at: now.monotonic,
+            ready_at: now.monotonic.as_nanos() as u64,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
             extras: Rare::of(ReadyExtras {
+                node: live.run.node_of_branch(branch).map(Arc::from),
+                timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
                 answers: branch.extras.brief.answers.clone(),
                 reference: live.run.reference_of(turn).cloned(),
                 deadline,
