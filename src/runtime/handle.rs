@@ -249,7 +249,11 @@ impl Callboard {
             None => Lineage { chain: Chain::default(), trace: TraceId(run.0), at_end: None },
         };
         let submission = {
-            let task = Task { conversation: None, ..task.clone() };
+            let mut task = Task { conversation: None, ..task.clone() };
+            // It shares the name's memory, which the run has anyway.
+            if task.to.as_deref() == Some(agent.as_str()) {
+                task.to = Some((&agent).into());
+            }
             Arc::new(Submission { run, trace, task, agent, cast, chain, at })
         };
         // A submission that is lost with its supervisor was not journaled, or is answered with its run, so it is sent once more.

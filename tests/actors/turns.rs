@@ -62,6 +62,27 @@ async fn an_error_by_question_mark_is_retried_with_backoff_under_one_turn_id() {
     board.shutdown().await;
 }
 
+/// A board may have tens of thousands of turns that wait, each with the future of its request.
+#[tokio::test(start_paused = true)]
+async fn what_a_turn_keeps_of_a_request_while_it_waits_is_small() {
+    let board = builder()
+        .agent("worker", |turn: Turn| async move {
+            let sizes = [
+                size_of_val(&turn.people().ask("which one?")),
+                size_of_val(&turn.people().approve(Action::new("remove", "a", "a"))),
+                size_of_val(&turn.step("s", async { Ok::<_, TurnError>(1) })),
+            ];
+            Ok(Command::output(sizes.to_vec()))
+        })
+        .start()
+        .await
+        .unwrap();
+    let sizes: Vec<usize> = finish(&board, Task::new("x")).await.output.parse().unwrap();
+    let most = [112, 400, 120];
+    assert!(sizes.iter().zip(most).all(|(size, most)| *size <= most), "{sizes:?} bytes, at most {most:?}");
+    board.shutdown().await;
+}
+
 /// A machine whose date is corrected backwards all the time.
 struct BackwardsDate(Instant);
 

@@ -145,18 +145,19 @@ fn with_built_in(team: &[Teammate], definition: &Definition) -> Vec<Teammate> {
 }
 
 impl Agent for LlmAgent {
-    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
-        let thinker = self.0.thinker.clone().renewed().boxed().await;
-        let system = self.0.prompt(&turn, thinker.own_tools()).map_err(TurnError::terminal)?;
-        let asked = match turn.input_json().as_str() {
-            Some(text) => text.to_owned(),
-            None => turn.input_json().to_string(),
-        };
-        let mut messages = turn.conversation()?;
-        // They are kept until the model has answered.
-        messages.reserve_exact(1);
-        messages.push(Message::user(asked));
-        thinker.system(system).turn(&turn, messages).await
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` has room for its arguments twice, and most agents wait here"
+    )]
+    fn turn(&self, turn: Turn) -> impl Future<Output = Result<Command, TurnError>> + Send {
+        async move {
+            let thinker = match self.0.thinker.own_tools().may_change() {
+                true => self.0.thinker.clone().renewed().boxed().await,
+                false => self.0.thinker.clone(),
+            };
+            let (thinker, messages) = self.0.begin(&turn, thinker)?;
+            thinker.turn(&turn, messages).await
+        }
     }
 
     /// A dynamic agent with the same models, and with those of its tools that the draft names.
@@ -172,6 +173,19 @@ impl Agent for LlmAgent {
 }
 
 impl Parts {
+    /// The loop of a turn, with its prompt, and the messages that it begins with.
+    fn begin(&self, turn: &Turn, thinker: AgentLoop) -> Result<(AgentLoop, Vec<Message>), TurnError> {
+        let system = self.prompt(turn, thinker.own_tools()).map_err(TurnError::terminal)?;
+        let mut messages = turn.conversation()?;
+        // They are kept until the model has answered.
+        messages.reserve_exact(1);
+        messages.push(match turn.input_json().as_str() {
+            Some(text) => Message::user(text),
+            None => Message::user(turn.input_json().to_string()),
+        });
+        Ok((thinker.system(system), messages))
+    }
+
     fn prompt(&self, turn: &Turn, tools: &Tools) -> Result<String, String> {
         let values = PromptValues {
             agent: &self.definition,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use foldhash::HashMap;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
@@ -18,6 +17,7 @@ use crate::supervision::runs::rules::requests::Attempt;
 
 use super::availability::Availability;
 use super::grant::{Continuing, Demand, Grant};
+use super::known_turns::KnownTurns;
 use super::permits::{AgentSlot, AgentSlots};
 use super::rest::{History, Rest};
 use super::running::RunningTurn;
@@ -53,7 +53,7 @@ pub(super) struct AgentQueue {
     /// Callers outside of the board wait for room among the ready turns by holding this lock in turn. `None` until one waits.
     pub(super) callers: Option<Arc<tokio::sync::Mutex<()>>>,
     /// The turns that are ready, or have begun and not ended.
-    pub(super) turns: HashMap<TurnId, KnownTurn>,
+    pub(super) turns: KnownTurns<KnownTurn>,
     pub(super) history: History,
     /// The time from a turn's admission to its beginning.
     pub(super) latency: Histogram,
@@ -106,7 +106,7 @@ impl AgentQueue {
             ready: VecDeque::new(),
             typed_requests: VecDeque::new(),
             callers: None,
-            turns: HashMap::default(),
+            turns: KnownTurns::default(),
             history: History::default(),
         }
     }

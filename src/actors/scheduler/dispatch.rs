@@ -228,7 +228,7 @@ impl Scheduler {
             agent.ready = VecDeque::new();
         }
         let now = self.env.now().monotonic;
-        agent.latency.record(now.saturating_sub(ready.ready_at));
+        agent.latency.record(now.saturating_sub(ready.ready_at()));
         let shared = TurnShared::new(ready, Arc::clone(&self.services), Arc::clone(&agent.config.of_turns));
         let turn = Arc::new(RunningTurn::new(shared, keeps_slot, slot, permit, now));
         let ready = &turn.turn.ready;

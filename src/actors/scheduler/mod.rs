@@ -6,7 +6,7 @@
 //! chain of any depth finishes with a pool of one.
 //!
 //! - `permits`: the values that a turn holds; dropped, they release themselves.
-//! - `running`, `agent_queue` with `availability`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
+//! - `running`, `agent_queue` with `availability` and `known_turns`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
 //! - `dispatch`: what runs next, by the rule in `grant`. `worker`: runs turns one after the other. `in_place`: a caller that does so itself.
 //! - `entries`, `rest`: where agents are, and what dormant ones are while they sleep. `dormancy` with `phase`, `idle`: how these wake and
 //!   fall asleep.
@@ -29,6 +29,7 @@ mod entries;
 mod grant;
 mod idle;
 mod in_place;
+mod known_turns;
 mod offline;
 mod permits;
 mod phase;

@@ -15,7 +15,7 @@ impl AgentQueue {
     /// The remaining time for which the oldest ready turn waits for the agent; `None` if no turn waits.
     fn patience(&self, now: impl FnOnce() -> Duration, offline_after: Duration) -> Option<Duration> {
         let (first, offline_since) = (self.ready.front()?, self.availability.stopped_since()?);
-        Some(first.ready_at.max(offline_since).saturating_add(offline_after).saturating_sub(now()))
+        Some(first.ready_at().max(offline_since).saturating_add(offline_after).saturating_sub(now()))
     }
 }
 

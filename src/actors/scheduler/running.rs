@@ -25,10 +25,9 @@ pub(super) struct RunningTurn {
 struct Acquired {
     slot: Option<AgentSlot>,
     permit: Option<Permit>,
-    /// The clock's reading when the permit was acquired last.
-    since: Duration,
-    /// The time for which earlier permits were held.
-    used: Duration,
+    /// With a permit, the clock's reading when the turn would have begun, had it held one ever since. Without, the time for which it held
+    /// permits.
+    running: Duration,
 }
 
 #[cfg(test)]
@@ -39,7 +38,7 @@ impl RunningTurn {
         Self {
             turn: Arc::new(turn),
             keeps_slot,
-            acquired: Mutex::new(Acquired { slot: Some(slot), permit: Some(permit), since: now, used: Duration::ZERO }),
+            acquired: Mutex::new(Acquired { slot: Some(slot), permit: Some(permit), running: now }),
             holds_permit: true.into(),
             is_evicted: false.into(),
         }
@@ -49,9 +48,9 @@ impl RunningTurn {
         self.holds_permit.load(Ordering::Acquire)
     }
 
-    /// The clock's reading when it began, or continued after its last wait.
+    /// The clock's reading when it began, later by the time for which it waited. It holds its permit.
     pub(super) fn since(&self) -> Duration {
-        self.acquired.lock().since
+        self.acquired.lock().running
     }
 
     /// The turn ignored its stop for too long: its permit and slot were given to others, and its result is dropped.
@@ -67,7 +66,8 @@ impl RunningTurn {
     /// Takes a permit again, and a slot unless it was kept.
     pub(super) fn reacquire(&self, permit: Permit, slot: Option<AgentSlot>, now: Duration) {
         let mut acquired = self.acquired.lock();
-        (acquired.permit, acquired.since) = (Some(permit), now);
+        acquired.running = now.saturating_sub(acquired.used(now));
+        acquired.permit = Some(permit);
         acquired.slot = acquired.slot.take().or(slot);
         self.holds_permit.store(true, Ordering::Release);
     }
@@ -75,7 +75,7 @@ impl RunningTurn {
     /// Releases the permit while the turn waits, and the slot of a reentrant agent.
     pub(super) fn yield_permit(&self, now: Duration) {
         let mut acquired = self.acquired.lock();
-        acquired.used = acquired.used(now);
+        acquired.running = acquired.used(now);
         acquired.permit = None;
         if !self.keeps_slot {
             acquired.slot = None;
@@ -86,7 +86,7 @@ impl RunningTurn {
     /// Releases all that it holds: its worker is done with it, or it was evicted.
     pub(super) fn release(&self) {
         let mut acquired = self.acquired.lock();
-        (acquired.permit, acquired.slot) = (None, None);
+        *acquired = Acquired { slot: None, permit: None, running: Duration::ZERO };
         self.holds_permit.store(false, Ordering::Release);
     }
 
@@ -97,12 +97,12 @@ impl RunningTurn {
     }
 
     pub(super) fn timeout(&self, usual: Duration) -> Duration {
-        self.turn.ready.timeout.unwrap_or(usual)
+        self.turn.ready.extras.timeout.unwrap_or(usual)
     }
 }
 
 impl Acquired {
     fn used(&self, now: Duration) -> Duration {
-        if self.permit.is_some() { self.used + now.saturating_sub(self.since) } else { self.used }
+        if self.permit.is_some() { now.saturating_sub(self.running) } else { self.running }
     }
 }

@@ -90,6 +90,6 @@ impl Scheduler {
     /// How long a turn of this agent may run.
     pub(super) fn timeout_of(&self, index: usize, turn: &TurnShared) -> Duration {
         let usual = || self.state.lock().agents.config(index).map_or(Duration::MAX, |config| config.timeout);
-        turn.ready.timeout.unwrap_or_else(usual)
+        turn.ready.extras.timeout.unwrap_or_else(usual)
     }
 }

@@ -173,8 +173,9 @@ async fn turn_point(
 /// of one run are gathered: the run has them in one record.
 fn finish(turn: &mut PermittedTurn, end: End) -> Next {
     let outcome = report(&turn.scheduler, &turn.job, end);
+    let since = turn.job.turn.since();
     let next = turn.scheduler.next(&turn.job);
-    let gathers = matches!(&next, Next::Run(next) if turn.gathers_before(next));
+    let gathers = matches!(&next, Next::Run(next) if turn.gathers_before(next, since));
     match outcome.map(|outcome| if gathers { outcome.leave() } else { outcome.drain() }) {
         Some(()) if gathers => turn.gathered += 1,
         Some(()) => turn.gathered = 0,
@@ -270,12 +271,12 @@ impl PermittedTurn {
 
     /// Whether its end may wait for that of the next turn: both are of one run, so they become ready and are recorded together, and this
     /// one was short, so that the next one probably is. One that waits or is long has what was gathered wait no longer than its first poll.
-    fn gathers_before(&self, next: &Job) -> bool {
+    fn gathers_before(&self, next: &Job, since: Duration) -> bool {
         let (own, next_turn) = (&self.job.turn, &next.turn);
         self.gathered < MOST_GATHERED
             && own.turn.ready.id.run == next_turn.turn.ready.id.run
             && !(self.job.is_blocking || next.is_blocking)
-            && next_turn.since().saturating_sub(own.since()) <= SHORT
+            && next_turn.since().saturating_sub(since) <= SHORT
     }
 
     /// Has the run take the ends that were gathered.

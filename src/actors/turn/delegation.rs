@@ -84,7 +84,7 @@ impl Turn {
             Ok(TurnReply::Status(Some(delegated))) => match *delegated {
                 Delegated { answer: None, .. } => Poll::Pending,
                 Delegated { to, answer: Some(answer), is_tainted, .. } => {
-                    Poll::Ready(answered(self, to, answer, is_tainted))
+                    Poll::Ready(answered(self, to, &answer, is_tainted))
                 }
             },
             Ok(TurnReply::Status(None)) => Poll::Ready(Err(unknown())),
@@ -215,7 +215,9 @@ impl Delegation {
         let request = || TurnRequest::Delegate(self.order.clone());
         match self.turn.request(self.ordinal, request).await.map_err(DelegationError::Turn)? {
             TurnReply::Done => Ok(id),
-            TurnReply::Delegated { answer: Err(refusal), .. } => Err(DelegationError::Refused(refusal)),
+            TurnReply::Delegated { answer, .. } if answer.is_err() => {
+                Arc::unwrap_or_clone(answer).map(|_| id).map_err(DelegationError::Refused)
+            }
             reply => Err(DelegationError::Turn(unexpected(&reply))),
         }
     }
@@ -240,7 +242,7 @@ fn delegated(
     async move {
         let request = || TurnRequest::Delegate(order.clone());
         match turn.request(ordinal, request).await.map_err(DelegationError::Turn)? {
-            TurnReply::Delegated { answer, is_tainted } => answered(&turn, agent, answer, is_tainted),
+            TurnReply::Delegated { answer, is_tainted } => answered(&turn, agent, &answer, is_tainted),
             reply => Err(DelegationError::Turn(unexpected(&reply))),
         }
     }
@@ -250,14 +252,18 @@ fn delegated(
 fn answered(
     turn: &Turn,
     agent: Arc<str>,
-    answer: Result<Answer, Refusal>,
+    answer: &Result<Answer, Refusal>,
     is_tainted: bool,
 ) -> Result<Json, DelegationError> {
-    let Answer { outcome, output } = answer.map_err(DelegationError::Refused)?;
+    let Answer { outcome, output } = answer.as_ref().map_err(|refusal| DelegationError::Refused(refusal.clone()))?;
     if is_tainted {
         turn.shared.taint().inherit();
     }
-    if outcome.is_finished() { Ok(output) } else { Err(DelegationError::NotFinished { agent, outcome, output }) }
+    let output = output.clone();
+    if outcome.is_finished() {
+        return Ok(output);
+    }
+    Err(DelegationError::NotFinished { agent, outcome: outcome.clone(), output })
 }
 
 impl fmt::Debug for Delegation {

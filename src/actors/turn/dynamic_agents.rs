@@ -88,7 +88,7 @@ impl TurnAgents<'_> {
                 TurnRequest::MakeAgent { name, draft, is_change: true }
             };
             let agent = match turn.request(change, request).await? {
-                TurnReply::Made(made) => made?,
+                TurnReply::Made(made) => made.map_err(|refusal| *refusal)?,
                 reply => return Err(unexpected(&reply)),
             };
             let at = turn.shared.env().now().wall;
@@ -110,7 +110,7 @@ impl TurnAgents<'_> {
         async move {
             let request = || TurnRequest::MakeAgent { name: Arc::clone(&name), draft: draft.clone(), is_change };
             match turn.request(ordinal, request).await? {
-                TurnReply::Made(made) => Ok(made?),
+                TurnReply::Made(made) => Ok(made.map_err(|refusal| *refusal)?),
                 reply => Err(unexpected(&reply)),
             }
         }

@@ -46,7 +46,7 @@ pub(super) use stop::StopReason;
 
 use error::unexpected;
 use programs::Block;
-use shared::Waiting;
+use shared::{Uncommon, Waiting};
 
 /// One invocation of an agent inside a run. A cheap clone; clones are the same turn.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Turn {
     /// iteration of a loop and `[0]` for the first item of a fan-out. `None` outside of a workflow.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
-        self.shared.ready.node.as_deref()
+        self.shared.ready.extras.node.as_deref()
     }
 
     /// Who had control before, or who delegated.
@@ -192,7 +192,7 @@ impl Turn {
         if figures.is_none() && previous.is_none() {
             return view;
         }
-        self.shared.state.get_or_init(|| Box::new(view.with_runtime(previous, figures.as_ref())))
+        self.shared.uncommon().state.get_or_init(|| view.with_runtime(previous, figures.as_ref()))
     }
 
     /// The run's state as the turns before this one left it: [`Turn::state`] without what the runtime adds.
@@ -232,7 +232,8 @@ impl Turn {
     /// The shared context, with this agent's grants; what it writes is stamped with this turn.
     #[must_use]
     pub fn context(&self) -> &ContextAccess {
-        let TurnShared { ready, services, settings, narrowed, context, .. } = &*self.shared;
+        let TurnShared { ready, services, settings, .. } = &*self.shared;
+        let Uncommon { narrowed, context, .. } = self.shared.uncommon();
         context.get_or_init(|| {
             let namespaces = within_host(settings.namespaces.clone(), narrowed.get().map(|makers| &**makers));
             // That of the run which waits for the turn, if it is taken for another board.
@@ -256,7 +257,7 @@ impl Turn {
         let (ordinal, turn, command) = (self.take_ordinal(), self.clone(), Arc::new(command.clone()));
         async move {
             match turn.request(ordinal, || TurnRequest::CheckHandoff(Arc::clone(&command))).await? {
-                TurnReply::Checked(refusal) => Ok(refusal),
+                TurnReply::Checked(refusal) => Ok(refusal.map(|refusal| *refusal)),
                 reply => Err(unexpected(&reply)),
             }
         }
@@ -337,14 +338,14 @@ impl Turn {
 
     /// The turn as another board is to take it.
     pub(crate) fn placed(&self) -> PlacedTurn {
-        let ReadyTurn { view, previous_agent, figures, node, extras, .. } = &*self.shared.ready;
+        let ReadyTurn { view, previous_agent, figures, extras, .. } = &*self.shared.ready;
         PlacedTurn {
             turn: self.id(),
             view: view.clone(),
             previous_agent: previous_agent.clone(),
             figures: figures.clone(),
             answers: extras.answers.as_deref().and_then(|answers| Json::of(answers).ok()),
-            node: node.clone(),
+            node: extras.node.clone(),
             conversation: extras.conversation.clone(),
         }
     }

@@ -97,7 +97,7 @@ impl Turn {
     pub fn for_programs(&self) -> Self {
         let block = self.block.clone();
         let ordinal = || self.shared.next_ordinal.load(Ordering::Relaxed);
-        let block = block.unwrap_or_else(|| Arc::new(Block::next(&self.shared.programs, ordinal())));
+        let block = block.unwrap_or_else(|| Arc::new(Block::next(&self.shared.uncommon().programs, ordinal())));
         Self { shared: Arc::clone(&self.shared), block: Some(block) }
     }
 }

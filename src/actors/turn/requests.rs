@@ -203,21 +203,24 @@ impl Turn {
             };
             let _waiting = Waiting::begin(&self.shared);
             loop {
-                // Boxed to keep the future small.
-                let answer = match asked.take() {
-                    Some(answer) => answer,
-                    None => Box::pin(self.ask_again(ordinal, &request, &with_share)).await?,
+                let Some(answer) = &mut asked else {
+                    // Boxed to keep the future small.
+                    asked = Some(Box::pin(self.ask_again(ordinal, &request, &with_share)).await?);
+                    continue;
                 };
-                match answer.await {
+                // No reply is kept across an await: it has room for the largest kind.
+                let passing = match answer.await {
                     Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
                     Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
                     Ok(reply) if !has_faults => return Ok(reply),
-                    Ok(reply) => {
-                        if let Some(reply) = Box::pin(self.pass_reply(request(), reply)).await? {
-                            return Ok(reply);
-                        }
-                    }
-                    Err(_) => {}
+                    Ok(reply) => Some(Box::pin(self.pass_reply(request(), reply))),
+                    Err(_) => None,
+                };
+                asked = None;
+                if let Some(passing) = passing
+                    && let Some(reply) = passing.await?
+                {
+                    return Ok(reply);
                 }
                 tokio::task::yield_now().await;
             }

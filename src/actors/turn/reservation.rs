@@ -54,7 +54,7 @@ impl Turn {
             TurnReply::Shared { number, is_new, share } => {
                 Ok((Reservation { turn: self.clone(), number, is_new, is_of_run: true, held: None }, share))
             }
-            TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
+            TurnReply::Reserved(Err(refusal)) => Err((*refusal).into()),
             reply => Err(unexpected(&reply)),
         }
     }
@@ -75,7 +75,7 @@ impl Turn {
                 if let Some(held) = held {
                     held.settle(None);
                 }
-                return Err(refusal.into());
+                return Err((*refusal).into());
             }
             reply => return Err(unexpected(&reply)),
         };

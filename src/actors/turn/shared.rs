@@ -55,25 +55,31 @@ pub(in crate::actors) struct TurnShared {
     pub(super) services: Arc<TurnServices>,
     /// Those of its agent.
     pub(super) settings: Arc<TurnSettings>,
-    /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
-    pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
-    /// Created at first use; most turns do not use it.
-    pub(super) context: OnceLock<Box<ContextAccess>>,
-    /// Created at first use: the view with the channels that the runtime writes.
-    pub(super) state: OnceLock<Box<State>>,
+    /// Created at first use.
+    uncommon: OnceLock<Box<Uncommon>>,
     /// Requests that wait for the runtime.
     waits: AtomicUsize,
     /// The number of the turn's next request.
     pub(super) next_ordinal: AtomicU32,
-    /// The turns for programs that have begun since the last request.
-    pub(super) programs: Begun,
     /// Results of steps may not be on disk yet. In a durable run, the next step waits until they are.
     pub(super) is_unsynced: AtomicBool,
-    /// Created when it may change for the first time; until then the turn has the taint of its admission.
-    taint: OnceLock<Arc<TurnTaint>>,
     pub(in crate::actors) stop: StopSignal,
     /// The attempt's outcome was enqueued with the run.
     pub(in crate::actors) has_reported: AtomicBool,
+}
+
+/// What many turns do not use. Each is created at first use.
+#[derive(Default)]
+pub(super) struct Uncommon {
+    /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
+    pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
+    pub(super) context: OnceLock<Box<ContextAccess>>,
+    /// The view with the channels that the runtime writes.
+    pub(super) state: OnceLock<State>,
+    /// The turns for programs that have begun since the last request.
+    pub(super) programs: Begun,
+    /// Created when it may change for the first time; until then the turn has the taint of its admission.
+    taint: OnceLock<Arc<TurnTaint>>,
 }
 
 #[cfg(test)]
@@ -89,14 +95,10 @@ impl TurnShared {
             ready,
             services,
             settings,
-            narrowed: OnceLock::new(),
-            context: OnceLock::new(),
-            state: OnceLock::new(),
+            uncommon: OnceLock::new(),
             waits: AtomicUsize::new(0),
             next_ordinal: AtomicU32::new(0),
-            programs: Begun::default(),
             is_unsynced: AtomicBool::new(false),
-            taint: OnceLock::new(),
             stop: StopSignal::default(),
             has_reported: AtomicBool::new(false),
         }
@@ -105,8 +107,12 @@ impl TurnShared {
     /// Restricts the turn of a dynamic agent to the namespaces that its makers grant. Called before the turn begins.
     pub(in crate::actors) fn narrow(&self, namespaces: Option<Arc<[Arc<str>]>>) {
         if let Some(namespaces) = namespaces {
-            let _ = self.narrowed.set(namespaces);
+            let _ = self.uncommon().narrowed.set(namespaces);
         }
+    }
+
+    pub(super) fn uncommon(&self) -> &Uncommon {
+        self.uncommon.get_or_init(Box::default)
     }
 
     pub(super) fn env(&self) -> &Env {
@@ -115,16 +121,18 @@ impl TurnShared {
 
     /// Whether it works with untrusted input.
     pub(in crate::actors) fn is_tainted(&self) -> bool {
-        self.taint.get().map_or(self.ready.is_tainted, |taint| taint.is_set())
+        let taint = self.uncommon.get().and_then(|uncommon| uncommon.taint.get());
+        taint.map_or(self.ready.is_tainted, |taint| taint.is_set())
     }
 
     /// Whether it waits for the runtime, or for a change of the shared context: then it needs neither permit nor slot.
     pub(in crate::actors) fn is_waiting(&self) -> bool {
-        self.waits.load(Ordering::Relaxed) > 0 || self.context.get().is_some_and(|context| context.is_waiting())
+        let context = || self.uncommon.get().and_then(|uncommon| uncommon.context.get());
+        self.waits.load(Ordering::Relaxed) > 0 || context().is_some_and(|context| context.is_waiting())
     }
 
     pub(super) fn taint(&self) -> &Arc<TurnTaint> {
-        self.taint.get_or_init(|| Arc::new(TurnTaint::of(&self.ready)))
+        self.uncommon().taint.get_or_init(|| Arc::new(TurnTaint::of(&self.ready)))
     }
 }
 

@@ -6,7 +6,9 @@ use callboard::actors::{Reservation, TurnError};
 use callboard::messages::{AgentEvent, ToolCall, Usage};
 use futures::StreamExt;
 
-use crate::model::{MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
+use crate::model::{
+    MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream,
+};
 
 use super::AgentLoop;
 use super::context::Reply;
@@ -44,14 +46,17 @@ impl AgentLoop {
         let answer = u64::from(request.max_tokens);
         let most = Usage::of(needed.saturating_sub(answer), answer);
         let cost = self.settings.model.prices().map(|prices| prices.of(most));
-        let mut request = Box::new(request);
+        let request = Box::new(request);
         async move {
             let mut heard = Heard { text: String::new(), calls: Vec::new(), size: 0, reserved: None };
             heard.reserved = host.reserve(needed, cost).await?;
-            request.trace_parent = heard.reserved.as_ref().and_then(Reservation::trace_parent);
-            let mut answer = self.settings.model.call(*request);
-            while let Some(event) = answer.next().await {
-                match self.hear(host, event, &mut heard)? {
+            let mut answer = self.call(request, heard.reserved.as_ref());
+            loop {
+                let next = match answer.next().await {
+                    Some(event) => self.hear(host, event, &mut heard)?,
+                    None => break,
+                };
+                match next {
                     Next::Listen => {}
                     Next::Reserve => heard.reserved = host.reserve(needed, cost).await?,
                     Next::Done(reply) => return Ok(*reply),
@@ -59,6 +64,13 @@ impl AgentLoop {
             }
             Err(TurnError::transient(format!("model {}: its answer has no end", self.settings.model.name())))
         }
+    }
+
+    /// Begins the call. The box is freed, which a turn would keep until the model has answered.
+    #[allow(clippy::boxed_local, reason = "the caller's future keeps the box in place of the request")]
+    fn call(&self, mut request: Box<ModelRequest>, reserved: Option<&Reservation>) -> ModelStream {
+        request.trace_parent = reserved.and_then(Reservation::trace_parent);
+        self.settings.model.call(*request)
     }
 
     fn hear(
@@ -124,5 +136,21 @@ impl Heard {
         }
         let (text, calls) = (std::mem::take(&mut self.text).into(), std::mem::take(&mut self.calls));
         Reply { text, calls, stop, usage, is_estimate, model, cost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FakeModel;
+    use crate::looping::context::LoopContext;
+    use crate::looping::standalone::Alone;
+
+    #[test]
+    fn what_is_kept_of_a_request_while_its_model_is_waited_for_is_small() {
+        let (thinker, host) = (AgentLoop::new(FakeModel), Alone::new());
+        let request = thinker.request(&host, &LoopContext::default());
+        let size = size_of_val(&thinker.ask(&host, request, 0));
+        assert!(size <= 200, "{size} bytes");
     }
 }

@@ -62,9 +62,12 @@ impl AgentLoop {
                     Ok((request, needed)) => host.ask_model(self.ask(host, request, needed).boxed()),
                     Err(finish) => return Ok(finish),
                 };
-                let reply = asked.await?;
-                host.show(reply.usage());
-                let after = context.lock().replied(reply);
+                // The reply is not kept while its tools are used.
+                let after = {
+                    let reply = asked.await?;
+                    host.show(reply.usage());
+                    context.lock().replied(reply)
+                };
                 match after {
                     After::Fail(why) => return Ok(Finish::Failed(why.into())),
                     After::Answer(text) => {

@@ -16,24 +16,23 @@ use super::host::{Asked, Host, Outside, Permission};
 /// A turn of a board.
 pub(super) struct InTurn<'t> {
     turn: &'t Turn,
-    /// Boxed, because an agent has it while it waits for its model.
-    names: OnceLock<Box<Names>>,
-}
-
-/// What follows from the turn and is needed for each request and each use of a tool.
-struct Names {
-    id: String,
-    trace_parent: TraceParent,
+    /// The turn's id, which is needed for each request and each use of a tool.
+    id: OnceLock<Box<str>>,
+    /// Needed for each use of a tool. Boxed, because an agent has room for it while it waits for its model.
+    trace_parent: OnceLock<Box<TraceParent>>,
 }
 
 impl<'t> InTurn<'t> {
     pub(super) fn new(turn: &'t Turn) -> Self {
-        Self { turn, names: OnceLock::new() }
+        Self { turn, id: OnceLock::new(), trace_parent: OnceLock::new() }
     }
 
-    fn names(&self) -> &Names {
-        let names = || Names { id: self.turn.id().to_string(), trace_parent: self.turn.trace_parent() };
-        self.names.get_or_init(|| Box::new(names()))
+    fn id(&self) -> &str {
+        self.id.get_or_init(|| self.turn.id().to_string().into())
+    }
+
+    fn trace_parent(&self) -> &TraceParent {
+        self.trace_parent.get_or_init(|| Box::new(self.turn.trace_parent()))
     }
 }
 
@@ -177,7 +176,7 @@ impl Host for InTurn<'_> {
     }
 
     fn key(&self, name: &str) -> Arc<str> {
-        [&*self.names().id, "/", name].concat().into()
+        [self.id(), "/", name].concat().into()
     }
 
     fn scope(&self, name: &str) -> ToolScope {
@@ -186,7 +185,7 @@ impl Host for InTurn<'_> {
             context: Some(self.turn.context().clone()),
             turn: Some(self.turn.for_programs()),
             variables: None,
-            trace_parent: Some(self.names().trace_parent.clone()),
+            trace_parent: Some(self.trace_parent().clone()),
             asker: Some(Asker {
                 agent: self.turn.agent().clone(),
                 turn: self.turn.id(),

@@ -140,15 +140,12 @@ impl AgentLoop {
 
     /// The same loop with the present tools of its servers.
     pub(super) async fn renewed(self) -> Self {
-        match self.own_tools().may_change() {
-            true => match self.own_tools().renewed().await {
-                Some(tools) => {
-                    let granted = tools.granted(&self.settings.grant);
-                    self.tools(granted)
-                }
-                None => self,
-            },
-            false => self,
+        match self.own_tools().renewed().await {
+            Some(tools) => {
+                let granted = tools.granted(&self.settings.grant);
+                self.tools(granted)
+            }
+            None => self,
         }
     }
 

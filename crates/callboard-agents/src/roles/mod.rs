@@ -8,7 +8,7 @@ mod reading;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use callboard::messages::{Authority, Effect};
 use callboard_documents::toml::Item;
@@ -50,7 +50,9 @@ pub struct Roles {
 /// The roles that are built in.
 impl Default for Roles {
     fn default() -> Self {
-        Self::with(Vec::new())
+        // All definitions that are read without declared roles share them.
+        static BUILT_IN: LazyLock<Roles> = LazyLock::new(|| Roles::with(Vec::new()));
+        BUILT_IN.clone()
     }
 }
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::common::models::{self, Path, counting};
 use crate::common::{assert_nothing_left, builder, finish, people, until};
-use callboard::actors::{StreamMode, Watched};
+use callboard::actors::{Agent, StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::{AgentEvent, Cost, Message, Rationale, Refusal, RunEvent, StateRules, Usage};
 use callboard::prelude::*;
 use callboard::supervision::runs::Replay;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
-    Effect, Model, ModelChoice, ModelEntry, ModelErrorKind, Models, ToolError, ToolSpec, Tools, of_spec,
+    Effect, LlmAgent, Model, ModelChoice, ModelEntry, ModelErrorKind, Models, ToolError, ToolSpec, Tools, of_spec,
 };
 use futures::StreamExt;
 use serde_json::json;
@@ -40,6 +40,27 @@ async fn a_crash_of_a_turn_pays_for_no_answer_twice_and_uses_no_tool_twice() {
     assert_eq!(model.requests()[0].system.lines().next(), Some("You lead. Task: look"));
     assert_eq!(model.requests()[1].idempotency_key, model.requests()[2].idempotency_key);
     assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+/// Returns the size of the future of another agent's turn.
+struct Measured(LlmAgent);
+
+impl Agent for Measured {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        Ok(Command::output(size_of_val(&self.0.turn(turn))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_of_a_turn_while_its_model_is_waited_for_is_small() {
+    let measured = || {
+        let (definition, model) = (models::definition(LEAD), Arc::new(ScriptedModel::new()));
+        Measured(LlmAgent::new(&definition, model, &Tools::new(), &[]).unwrap())
+    };
+    let board = builder().with(AgentSpec::new("measured", measured)).start().await.unwrap();
+    let size: usize = finish(&board, Task::new("x")).await.output.parse().unwrap();
+    assert!(size <= 480, "{size} bytes");
     board.shutdown().await;
 }
 

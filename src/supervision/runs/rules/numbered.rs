@@ -238,10 +238,13 @@ mod tests {
             let (mut numbered, mut tree, mut next) = (Numbered::new(), BTreeMap::new(), 0);
             for change in &changes {
                 match change {
-                    Change::Add(count) => for number in next..next + u32::from(*count) {
-                        prop_assert_eq!(numbered.insert(number, number), tree.insert(number, number));
-                        next = number + 1;
-                    },
+                    Change::Add(count) => {
+                        let end = next + u32::from(*count);
+                        for number in next..end {
+                            prop_assert_eq!(numbered.insert(number, number), tree.insert(number, number));
+                        }
+                        next = end;
+                    }
                     Change::Insert(number) => {
                         prop_assert_eq!(numbered.insert(*number, *number + 1), tree.insert(*number, *number + 1));
                         next = next.max(*number + 1);

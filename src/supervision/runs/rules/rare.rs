@@ -1,5 +1,6 @@
 //! Parts of a value that most values of its kind have not.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -19,6 +20,26 @@ pub(crate) trait Parts: Default + Sized + 'static {
     fn is_empty(&self) -> bool;
 }
 
+impl<K: 'static, V: 'static> Parts for BTreeMap<K, V> {
+    fn empty() -> &'static Self {
+        const { &Self::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<T: 'static> Parts for VecDeque<T> {
+    fn empty() -> &'static Self {
+        const { &Self::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
 impl<T: Parts> Rare<T> {
     /// These parts, without room for empty ones.
     pub(crate) fn of(parts: T) -> Self {
@@ -30,6 +51,14 @@ impl<T: Parts> Rare<T> {
         self.0.as_deref_mut()
     }
 }
+
+impl<T: Parts + PartialEq> PartialEq for Rare<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Parts + Eq> Eq for Rare<T> {}
 
 impl<T> Default for Rare<T> {
     fn default() -> Self {

@@ -184,24 +184,24 @@ pub(crate) enum TurnReply {
     /// It is on disk.
     Done,
     /// The reservation's number, or why there is none.
-    Reserved(Result<u32, Refusal>),
+    Reserved(Result<u32, Box<Refusal>>),
     /// The number of a reservation that an earlier attempt has made.
     TakenOver(u32),
     /// A share of what was left is set aside, or was by an earlier attempt.
     Shared { number: u32, is_new: bool, share: Share },
     /// The delegation's answer, or why there is none.
     Delegated {
-        /// The answer.
-        answer: Result<Answer, Refusal>,
+        /// The answer, shared with the turn's record.
+        answer: Arc<Result<Answer, Refusal>>,
         /// The run had read untrusted input by the time of the answer.
         is_tainted: bool,
     },
     /// The delegation, if it is one of this turn: to whom the task was given, and the answer if there is one yet.
     Status(Option<Box<Delegated>>),
     /// The refusal of the handoff, if it would be refused.
-    Checked(Option<Refusal>),
+    Checked(Option<Box<Refusal>>),
     /// The agent, or why there is none.
-    Made(Result<AgentName, Refusal>),
+    Made(Result<AgentName, Box<Refusal>>),
     /// The answer to a question.
     Answered(Json),
     /// The question expired without an answer.
@@ -224,7 +224,7 @@ pub(crate) struct Delegated {
     /// The turn gave it away, and does not wait for it unless it asks to.
     pub(crate) is_detached: bool,
     /// The answer, or why there is none; `None` while the delegation is open.
-    pub(crate) answer: Option<Result<Answer, Refusal>>,
+    pub(crate) answer: Option<Arc<Result<Answer, Refusal>>>,
     /// The run had read untrusted input by the time of the answer.
     pub(crate) is_tainted: bool,
 }

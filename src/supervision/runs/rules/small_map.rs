@@ -261,6 +261,11 @@ impl<'de, K: Ord + Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for S
 pub(crate) struct SmallSet<T>(SmallMap<T, ()>);
 
 impl<T> SmallSet<T> {
+    /// A set without elements.
+    pub(crate) const fn new() -> Self {
+        Self(SmallMap::new())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -294,7 +299,7 @@ impl<T: Ord> SmallSet<T> {
 
 impl<T> Default for SmallSet<T> {
     fn default() -> Self {
-        Self(SmallMap::new())
+        Self::new()
     }
 }
 

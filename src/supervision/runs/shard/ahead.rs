@@ -84,12 +84,12 @@ impl Drop for Ahead {
 }
 
 /// The part of a run's events and actions that belongs to the append in flight; later ones belong to the next.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::supervision::runs) struct InFlight {
-    pub(super) events: usize,
-    pub(super) actions: usize,
+    pub(super) events: u32,
+    pub(super) actions: u32,
     /// The actions before this one were looked at for turns that begin ahead.
-    pub(super) looked_at: usize,
+    pub(super) looked_at: u32,
 }
 
 /// The most events that are applied ahead of a commit: they become one record, and are lost together.
@@ -112,7 +112,7 @@ impl LiveRun {
             },
             _ => return false,
         };
-        let ahead = self.in_flight.map_or(0, |in_flight| self.events.len() - in_flight.events);
+        let ahead = self.in_flight.map_or(0, |in_flight| self.events.len() - in_flight.events as usize);
         // In the order of arrival: an earlier message may be of the same turn. A snapshot is of what is journaled.
         size <= MAX_SIZE && ahead < MAX_EVENTS && self.waiting.is_empty() && !self.cadence.is_due()
     }

@@ -88,8 +88,6 @@ pub(crate) struct ReadyTurn {
     pub attempt: Attempt,
     /// The agent that takes it.
     pub agent: AgentName,
-    /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::Run::node_of).
-    pub node: Option<Arc<str>>,
     /// Whether it is taken for the run of another board, which applies its command.
     pub is_for_another_board: bool,
     /// The value that it works on.
@@ -102,8 +100,6 @@ pub(crate) struct ReadyTurn {
     pub shows_previous_agent: bool,
     /// The delegations that led here.
     pub chain: Chain,
-    /// The timeout of each attempt, if its plan sets one; the agent's own otherwise.
-    pub timeout: Option<Duration>,
     /// The agent that had control before.
     pub previous_agent: Option<AgentName>,
     /// What the turn may cause.
@@ -117,13 +113,13 @@ pub(crate) struct ReadyTurn {
     /// What the run was submitted with.
     pub submission: Arc<Submission>,
     /// The requests of earlier attempts with their answers, by ordinal.
-    pub records: Records,
+    pub records: Rare<Records>,
     /// How durable the run's writes are.
     pub durability: Durability,
     /// Its run was read back, so that the turn may have begun before, also at another board.
     pub is_recovered: bool,
-    /// The clock's monotonic reading when it became ready.
-    pub ready_at: Duration,
+    /// The clock's monotonic reading when it became ready, in nanoseconds.
+    pub ready_at: u64,
     /// Where its outcome and requests go.
     pub sink: TurnSink,
     pub extras: Rare<ReadyExtras>,
@@ -132,6 +128,10 @@ pub(crate) struct ReadyTurn {
 /// What most turns have not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadyExtras {
+    /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::Run::node_of).
+    pub node: Option<Arc<str>>,
+    /// The timeout of each attempt, if its plan sets one; the agent's own otherwise.
+    pub timeout: Option<Duration>,
     /// The answers to its parent's earlier delegations, if it is a delegated turn.
     pub answers: Option<Arc<[EarlierAnswer]>>,
     /// The outside resource that its delegation, or the task of its run, is about.
@@ -146,18 +146,36 @@ pub(crate) struct ReadyExtras {
 
 impl Parts for ReadyExtras {
     fn empty() -> &'static Self {
-        static EMPTY: ReadyExtras =
-            ReadyExtras { answers: None, reference: None, deadline: None, made: None, conversation: None };
+        static EMPTY: ReadyExtras = ReadyExtras {
+            node: None,
+            timeout: None,
+            answers: None,
+            reference: None,
+            deadline: None,
+            made: None,
+            conversation: None,
+        };
         &EMPTY
     }
 
     fn is_empty(&self) -> bool {
-        let Self { answers, reference, deadline, made, conversation } = self;
-        answers.is_none() && reference.is_none() && deadline.is_none() && made.is_none() && conversation.is_none()
+        let Self { node, timeout, answers, reference, deadline, made, conversation } = self;
+        node.is_none()
+            && timeout.is_none()
+            && answers.is_none()
+            && reference.is_none()
+            && deadline.is_none()
+            && made.is_none()
+            && conversation.is_none()
     }
 }
 
 impl ReadyTurn {
+    /// The clock's monotonic reading when it became ready.
+    pub(crate) fn ready_at(&self) -> Duration {
+        Duration::from_nanos(self.ready_at)
+    }
+
     /// Whether an attempt of it has asked for something, such as a step.
     pub(crate) fn has_requests(&self) -> bool {
         run::has_requests(&self.records)
@@ -176,7 +194,10 @@ impl ReadyTurn {
     /// With what its agent sees of the run that waits for it, besides the state.
     pub(crate) fn seen_from_there(mut self: Box<Self>) -> Box<Self> {
         if let Some(placed) = self.placed().cloned() {
-            (self.figures, self.node) = (placed.figures, placed.node);
+            self.figures = placed.figures;
+            if placed.node.is_some() || self.extras.node.is_some() {
+                self.extras.node = placed.node;
+            }
             if placed.conversation.is_some() || self.extras.conversation.is_some() {
                 self.extras.conversation = placed.conversation;
             }
@@ -220,7 +241,7 @@ impl TurnSink {
 
     /// Processes what is enqueued, on this thread.
     pub(crate) fn drain(&self) {
-        self.0.drain();
+        self.queue.drain();
     }
 
     /// Sends how an attempt ended; `is_tainted` if the turn had read untrusted input.

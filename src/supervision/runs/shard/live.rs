@@ -37,7 +37,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     /// The effects of the event that is being applied; empty in between.
     pub(in crate::supervision::runs) effects: Vec<Effect>,
     /// What is written with the next append.
-    pub(in crate::supervision::runs) riders: Vec<Rider>,
+    #[allow(clippy::box_collection, reason = "most runs have none")]
+    pub(in crate::supervision::runs) riders: Option<Box<Vec<Rider>>>,
     /// What is written with the last one.
     pub(in crate::supervision::runs) at_end: Option<Box<AtEnd>>,
     /// Actions for the acknowledgement of `events`.
@@ -45,11 +46,11 @@ pub(in crate::supervision::runs) struct LiveRun {
     /// What belongs to the append in flight, if one is; messages wait in `waiting` until it ends.
     pub(in crate::supervision::runs) in_flight: Option<InFlight>,
     /// Messages that arrived while a commit was in flight.
-    pub(in crate::supervision::runs) waiting: VecDeque<RunMessage>,
+    pub(in crate::supervision::runs) waiting: Deferred,
     /// Requests of turns without an answer.
     pub(in crate::supervision::runs) waiters: SmallMap<RequestKey, oneshot::Sender<TurnReply>>,
     /// Callers that wait for the result.
-    pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
+    pub(in crate::supervision::runs) results: ResultWaiters,
     /// The store has a note that the run is open, with its board's name; set with the first append that is not in memory.
     pub(in crate::supervision::runs) is_noted_open: bool,
     /// The append in flight ends the run, and what lists have of its end is written with it.
@@ -63,6 +64,63 @@ pub(in crate::supervision::runs) struct LiveRun {
     /// The record of each snapshot, and the number of turns that had ended by then; for [`LiveRun::trim_to`].
     #[allow(clippy::box_collection, reason = "most runs have no snapshot")]
     snapshots: Option<Box<VecDeque<(Sequence, u32)>>>,
+}
+
+/// Messages in the order in which they arrived. Few runs have any at a time: those of memory never.
+#[derive(Default)]
+#[allow(clippy::box_collection, reason = "most runs have none")]
+pub(in crate::supervision::runs) struct Deferred(Option<Box<VecDeque<RunMessage>>>);
+
+impl Deferred {
+    pub(in crate::supervision::runs) fn push_back(&mut self, message: RunMessage) {
+        self.0.get_or_insert_default().push_back(message);
+    }
+
+    pub(in crate::supervision::runs) fn pop_front(&mut self) -> Option<RunMessage> {
+        self.0.as_mut()?.pop_front()
+    }
+
+    pub(in crate::supervision::runs) fn iter(&self) -> impl Iterator<Item = &RunMessage> {
+        self.0.iter().flat_map(|messages| messages.iter())
+    }
+
+    pub(in crate::supervision::runs) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|messages| messages.is_empty())
+    }
+}
+
+impl IntoIterator for Deferred {
+    type Item = RunMessage;
+    type IntoIter = std::collections::vec_deque::IntoIter<RunMessage>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.map(|messages| *messages).unwrap_or_default().into_iter()
+    }
+}
+
+/// Callers that wait for a result, in the order in which they asked; most runs have one.
+#[derive(Default)]
+#[allow(clippy::box_collection, reason = "most runs have one caller")]
+pub(in crate::supervision::runs) struct ResultWaiters {
+    first: Option<oneshot::Sender<Arc<RunResult>>>,
+    more: Option<Box<Vec<oneshot::Sender<Arc<RunResult>>>>>,
+}
+
+impl ResultWaiters {
+    pub(in crate::supervision::runs) fn push(&mut self, waiter: oneshot::Sender<Arc<RunResult>>) {
+        match &self.first {
+            None => self.first = Some(waiter),
+            Some(_) => self.more.get_or_insert_default().push(waiter),
+        }
+    }
+
+    /// Sends the result to all of them.
+    pub(in crate::supervision::runs) fn answer(&mut self, result: &Arc<RunResult>) {
+        let Self { first, more } = std::mem::take(self);
+        for waiter in first.into_iter().chain(more.into_iter().flat_map(|more| *more)) {
+            let _ = waiter.send(Arc::clone(result));
+        }
+    }
 }
 
 /// An action that waits for a commit of the run; actions are done in order when the commit is acknowledged.
@@ -132,14 +190,13 @@ impl LiveRun {
             events: Vec::new(),
             events_durability: Durability::Memory,
             effects: Vec::new(),
-            riders: Vec::new(),
+            riders: None,
             at_end: None,
             on_commit: Vec::new(),
             in_flight: None,
-            waiting: VecDeque::new(),
+            waiting: Deferred::default(),
             waiters: SmallMap::new(),
-            // Most runs have one caller.
-            results: Vec::with_capacity(1),
+            results: ResultWaiters::default(),
             is_noted_open: false,
             is_end_noted: false,
             is_recovered: false,
@@ -234,14 +291,14 @@ impl LiveRun {
             },
             Record::Delegation { order, reply, deltas } => match reply.as_deref() {
                 None | Some(Ok(_)) if order.is_detached => Some(TurnReply::Done),
-                reply => {
-                    let (answer, is_tainted) = (reply?.clone(), deltas.is_tainted);
+                _ => {
+                    let (answer, is_tainted) = (reply.clone()?, deltas.is_tainted);
                     Some(TurnReply::Delegated { answer, is_tainted })
                 }
             },
             Record::Figures(_) | Record::TakenElsewhere => None,
-            Record::Made { made, .. } => Some(TurnReply::Made(made.clone().map_err(|refusal| *refusal))),
-            Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.as_deref().cloned())),
+            Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
+            Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
             Record::TimedQuestion { state, .. } => match state {
                 QuestionState::Open => None,

@@ -22,8 +22,8 @@ struct Enrolled {
     is_owned: bool,
     /// Counts against the limit of runs in flight; released when it ends.
     permit: Option<OwnedSemaphorePermit>,
-    /// Set for a run without a permit: it was found at a start, or continues after its end.
-    counted: Option<Counted>,
+    /// It is in flight without a permit: it was found at a start, or continues after its end.
+    is_counted: bool,
 }
 
 impl Roster {
@@ -34,7 +34,8 @@ impl Roster {
 
     /// Adds a run that begins here.
     pub(crate) fn begin(&self, run: RunId, permit: Option<OwnedSemaphorePermit>) {
-        self.runs.lock().insert(run, Enrolled { is_owned: true, permit, counted: None });
+        let before = self.runs.lock().insert(run, Enrolled { is_owned: true, permit, is_counted: false });
+        self.uncount(before.as_slice());
     }
 
     /// Adds a run that is about to be read, so that the next life after a crash reads it again.
@@ -47,8 +48,8 @@ impl Roster {
         let mut runs = self.runs.lock();
         let enrolled = runs.entry(run).or_default();
         enrolled.is_owned = true;
-        if is_counted && enrolled.permit.is_none() {
-            enrolled.counted.get_or_insert_with(|| Counted::by(&self.without_permit));
+        if is_counted && enrolled.permit.is_none() && !std::mem::replace(&mut enrolled.is_counted, true) {
+            self.without_permit.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -68,7 +69,15 @@ impl Roster {
 
     /// Removes a run that this supervisor is done with.
     pub(crate) fn remove(&self, run: RunId) {
-        self.runs.lock().remove(&run);
+        let removed = self.runs.lock().remove(&run);
+        self.uncount(removed.as_slice());
+    }
+
+    fn uncount<'a>(&self, gone: impl IntoIterator<Item = &'a Enrolled>) {
+        let counted = gone.into_iter().filter(|enrolled| enrolled.is_counted).count();
+        if counted > 0 {
+            self.without_permit.fetch_sub(counted, Ordering::Relaxed);
+        }
     }
 
     /// Every run in the order of ids, and whether it has to be taken over first.
@@ -77,20 +86,9 @@ impl Roster {
     }
 }
 
-/// Adds one to a count until it is dropped.
-#[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn by(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Counted {
+impl Drop for Roster {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.uncount(self.runs.lock().values());
     }
 }
 
@@ -109,6 +107,12 @@ mod tests {
         }
         assert_eq!(count.load(Ordering::Relaxed), 1);
         roster.remove(run);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        roster.resume(run, true);
+        roster.begin(run, None);
+        assert_eq!(count.load(Ordering::Relaxed), 0, "one that begins is not counted here");
+        roster.resume(run, true);
+        drop(roster);
         assert_eq!(count.load(Ordering::Relaxed), 0);
     }
 

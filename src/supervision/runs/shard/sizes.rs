@@ -3,6 +3,7 @@
 
 use crate::actors::{SIZE_OF_RUNNING_TURN, SIZE_OF_TURN};
 use crate::messages::Submission;
+use crate::supervision::runs::rules::requests::TurnReply;
 use crate::supervision::runs::rules::run::{Branch, OpenTurn, Record, Run};
 
 use super::dispatch::ReadyTurn;
@@ -12,15 +13,16 @@ use super::queue::RunMessage;
 #[test]
 fn a_run_in_flight_is_small() {
     let sizes = [
-        ("Run", size_of::<Run>(), 432),
-        ("LiveRun", size_of::<LiveRun>(), 704),
+        ("Run", size_of::<Run>(), 376),
+        ("LiveRun", size_of::<LiveRun>(), 608),
         ("Branch", size_of::<Branch>(), 152),
         ("OpenTurn", size_of::<OpenTurn>(), 144),
         ("Record", size_of::<Record>(), 72),
-        ("ReadyTurn", size_of::<ReadyTurn>(), 312),
-        ("TurnShared", SIZE_OF_TURN, 160),
-        ("RunningTurn", SIZE_OF_RUNNING_TURN, 80),
+        ("ReadyTurn", size_of::<ReadyTurn>(), 256),
+        ("TurnShared", SIZE_OF_TURN, 88),
+        ("RunningTurn", SIZE_OF_RUNNING_TURN, 64),
         ("RunMessage", size_of::<RunMessage>(), 168),
+        ("TurnReply", size_of::<TurnReply>(), 40),
         ("Submission", size_of::<Submission>(), 328),
     ];
     let larger: Vec<_> = sizes.into_iter().filter(|(_, size, most)| size > most).collect();

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::Mutant;
 use crate::messages::{AgentName, Cost, Limits, Refusal, Usage};
+use crate::supervision::runs::rules::rare::Rare;
 use crate::supervision::runs::rules::requests::RequestKey;
 
 pub(in crate::supervision::runs) use self::money::{Money, MoneyV3, Used, UsedBy};
@@ -27,7 +28,7 @@ pub(crate) struct Budget {
     open: Vec<(ReservationKey, OpenReservation)>,
     usage: Usage,
     /// Budgets of delegations that are open, by the delegation; each within another or within the run's.
-    sub_budgets: BTreeMap<RequestKey, SubBudget>,
+    sub_budgets: Rare<BTreeMap<RequestKey, SubBudget>>,
     /// The ordinal of the next reservation. Stored with the run.
     #[serde(skip)]
     next: u32,
@@ -153,8 +154,9 @@ impl Budget {
 
     /// Closes the budget of a delegation that is over. Its calls that have not reported yet count against the enclosing budget.
     pub(crate) fn close_sub_budget(&mut self, key: RequestKey) {
-        let Some(SubBudget { within, .. }) = self.sub_budgets.remove(&key) else { return };
-        let outer = self.sub_budgets.values_mut().map(|sub_budget| &mut sub_budget.within);
+        let Some(sub_budgets) = self.sub_budgets.get_mut() else { return };
+        let Some(SubBudget { within, .. }) = sub_budgets.remove(&key) else { return };
+        let outer = sub_budgets.values_mut().map(|sub_budget| &mut sub_budget.within);
         let held = self.open.iter_mut().map(|(_, held)| &mut held.sub_budget);
         for sub_budget in outer.chain(held).filter(|sub_budget| **sub_budget == Some(key)) {
             *sub_budget = within;
@@ -276,7 +278,9 @@ impl Budget {
     /// Calls `count` for the sub-budget, every budget that encloses it, and the run's.
     fn each(&mut self, sub_budget: Option<RequestKey>, mut count: impl FnMut(&mut Account)) {
         let mut next = sub_budget;
-        while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get_mut(&key)) {
+        while let Some(key) = next
+            && let Some(sub_budget) = self.sub_budgets.get_mut().and_then(|all| all.get_mut(&key))
+        {
             count(&mut sub_budget.tokens);
             next = sub_budget.within;
         }

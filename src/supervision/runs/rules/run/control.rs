@@ -43,7 +43,7 @@ impl Run {
         let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
         for (ordinal, record) in self.turns.take_records(number, |_, record| record.leaves_answer()) {
             let Record::Delegation { order, reply, deltas } = record else { continue };
-            let (order, reply) = (*order, reply.and_then(|reply| reply.ok()));
+            let (order, reply) = (*order, reply.and_then(|reply| Arc::unwrap_or_clone(reply).ok()));
             let (agent, input) = (agent.clone(), input.clone());
             if let Some(branch) = self.branches.get_mut(id) {
                 branch.extras.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
@@ -75,7 +75,7 @@ impl Run {
         order.is_detached = false;
         let request = RequestKey { turn: number, ordinal: LATE_ORDINAL };
         self.turns
-            .record(request, Record::Delegation { order: Box::new(order), reply: Some(Box::new(Ok(answer))), deltas });
+            .record(request, Record::Delegation { order: Box::new(order), reply: Some(Arc::new(Ok(answer))), deltas });
     }
 
     /// A decision about the handoff that `turn` ended with.

@@ -128,7 +128,7 @@ impl Run {
             self.turns.change_record(request, |record| {
                 if let Record::Delegation { reply, deltas, .. } = record {
                     *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
-                    *reply = Some(Box::new(Ok(answer)));
+                    *reply = Some(Arc::new(Ok(answer)));
                 }
             });
             effects.push(Effect::Reply(request));

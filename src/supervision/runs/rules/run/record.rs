@@ -10,6 +10,7 @@ use crate::messages::{
     Action, AgentName, Answer, AskedOutcome, Decision, Envelope, Failure, Intent, Json, Order, Refusal, Resolution,
     Timestamp,
 };
+use crate::supervision::runs::rules::rare::Parts;
 use crate::supervision::runs::rules::requests::Delegated;
 use crate::supervision::runs::rules::small_map::SmallMap;
 
@@ -26,6 +27,17 @@ pub(in crate::supervision::runs) const ELSEWHERE_ORDINAL: u32 = u32::MAX - 3;
 
 /// What a turn has asked for, by ordinal, with what else is kept of it from one attempt to the next.
 pub(crate) type Records = SmallMap<u32, Box<Record>>;
+
+impl Parts for Records {
+    fn empty() -> &'static Self {
+        static EMPTY: Records = Records::new();
+        &EMPTY
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
 
 /// What an open turn keeps. It is stored as one map: the figures as a record as well.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +109,7 @@ pub(crate) enum Record {
         /// The task that was delegated.
         order: Box<Order>,
         /// The answer, or why there will be none.
-        reply: Option<Box<Result<Answer, Refusal>>>,
+        reply: Option<Arc<Result<Answer, Refusal>>>,
         /// When it was asked and answered, in event numbers; the child's writes.
         deltas: ChildDeltas,
     },
@@ -174,7 +186,7 @@ impl Record {
     pub(in crate::supervision::runs) fn delegated(&self) -> Option<Delegated> {
         let Self::Delegation { order, reply, deltas } = self else { return None };
         let (to, is_detached) = (Arc::clone(&order.to), order.is_detached);
-        Some(Delegated { to, is_detached, answer: reply.as_deref().cloned(), is_tainted: deltas.is_tainted })
+        Some(Delegated { to, is_detached, answer: reply.clone(), is_tainted: deltas.is_tainted })
     }
 
     /// Whether it is a delegation whose answer comes in a turn of its own, once the asking turn has ended.

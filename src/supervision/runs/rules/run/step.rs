@@ -431,7 +431,7 @@ impl Run {
         let (RequestKey { turn, ordinal }, asked) = (request, self.sequence);
         let Some(open) = self.turns.get(turn) else { return };
         let reply = match verdict {
-            Verdict::Refused(refusal) => Some(Box::new(Err(refusal.clone()))),
+            Verdict::Refused(refusal) => Some(Arc::new(Err(refusal.clone()))),
             Verdict::Admitted(_) | Verdict::Nothing | Verdict::Parked(_) => None,
         };
         let is_answered = reply.is_some();

@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Run {
             submission: read.submission,
             rules: StateRules::default(),
             sequence: read.sequence,
-            tally: Tally { handoffs, agents, cast, turns_ended, retries, tools: None },
+            tally: Tally { handoffs, agents, cast: Rare::of(cast), turns_ended, retries, tools: None },
             budget,
             branches: Branches::of_parts(read.branches, read.next_branch),
             turns: OpenTurns::of_parts(read.turns, read.next_turn),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::messages::AgentName;
 use crate::messages::state::ToolUses;
+use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::small_map::SmallSet;
 
 /// Counts of handoffs, agents, turns, retries and uses of tools.
@@ -13,11 +14,22 @@ pub(in crate::supervision::runs) struct Tally {
     /// Agents that took part, apart from `cast`.
     pub(super) agents: SmallSet<AgentName>,
     /// Agents of the run's plan that have begun; they do not count against the limit of agents.
-    pub(super) cast: SmallSet<AgentName>,
+    pub(super) cast: Rare<SmallSet<AgentName>>,
     pub(super) turns_ended: u32,
     pub(super) retries: u32,
     /// The uses of tools, shared with the turns that see them; `None` without any. Stored beside the run in its snapshots.
     pub(super) tools: Option<Arc<ToolUses>>,
+}
+
+impl Parts for SmallSet<AgentName> {
+    fn empty() -> &'static Self {
+        static EMPTY: SmallSet<AgentName> = SmallSet::new();
+        &EMPTY
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Tally {

@@ -53,7 +53,7 @@ impl RunShard {
         let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
         let riders = self.shared.notes_of_next_record(live, durability);
         live.in_flight =
-            Some(InFlight { events: live.events.len(), actions: live.on_commit.len(), ..InFlight::default() });
+            Some(InFlight { events: live.events.len() as u32, actions: live.on_commit.len() as u32, looked_at: 0 });
         let record = Journal::record_of(&live.events);
         live.journaled += record.len();
         let mut append = self.shared.journal.append_record((&live.stream, live.last), record, durability, riders);
@@ -88,8 +88,10 @@ impl RunShard {
         // No fault plan injects an error here.
         let _ = self.shared.queue.shard_point(&self.shared.env, JOURNALED);
         // Without an append there were no events, and all actions are due.
-        let InFlight { events: committed, actions, .. } =
-            in_flight.unwrap_or(InFlight { actions: live.on_commit.len(), ..InFlight::default() });
+        let (committed, actions) = match in_flight {
+            Some(InFlight { events, actions, .. }) => (events as usize, actions as usize),
+            None => (0, live.on_commit.len()),
+        };
         let mut sequence = live.run.sequence() - live.events.len() as u64;
         // What was applied ahead of this commit stays for the next one.
         let is_ahead = live.events.len() > committed;
@@ -160,10 +162,8 @@ impl RunShard {
         }
         self.shared.roster.remove(run);
         if let Some(result) = live.run.result() {
-            for waiter in live.results.drain(..) {
-                let _ = waiter.send(Arc::clone(result));
-            }
-            for message in live.waiting.drain(..) {
+            live.results.answer(result);
+            for message in std::mem::take(&mut live.waiting) {
                 match message {
                     RunMessage::Result { reply } => drop(reply.send(Arc::clone(result))),
                     message => refuse(run, message),
@@ -323,7 +323,7 @@ impl RunShard {
     fn begin_ahead(&self, live: &mut LiveRun, now: Now) {
         let last = live.on_commit.len();
         let Some(in_flight) = &mut live.in_flight else { return };
-        for at in std::mem::replace(&mut in_flight.looked_at, last)..last {
+        for at in std::mem::replace(&mut in_flight.looked_at, last as u32) as usize..last {
             let OnCommit::Effect(Effect::Start(number)) = live.on_commit[at] else { continue };
             let Some(turn) = live.run.turn(number).filter(|turn| *turn.phase() == Phase::Leased) else { continue };
             let branch = live.run.branch_of(turn);
@@ -362,26 +362,26 @@ impl RunShard {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
-            node: live.run.node_of_branch(branch).map(Arc::from),
             is_for_another_board: live.run.is_for_another_board(turn),
             input: turn.input.clone(),
             view: branch.view.clone(),
             figures: turn.figures().cloned(),
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
-            timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
             authority,
             is_tainted: turn.is_tainted(),
             is_run_tainted: live.run.is_tainted(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),
-            records: turn.records().clone(),
+            records: Rare::of(turn.records().clone()),
             durability: live.durability,
             is_recovered: live.is_recovered,
-            ready_at: now.monotonic,
+            ready_at: now.monotonic.as_nanos() as u64,
             sink: TurnSink::new(Arc::clone(&self.shared.queue), beginning.cloned()),
             extras: Rare::of(ReadyExtras {
+                node: live.run.node_of_branch(branch).map(Arc::from),
+                timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
                 answers: branch.extras.brief.answers.clone(),
                 reference: live.run.reference_of(turn).cloned(),
                 deadline,

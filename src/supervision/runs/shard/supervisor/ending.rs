@@ -63,7 +63,7 @@ impl ShardContext {
     /// of a run that was read back is noted after it ([`ShardContext::note_end`]): its inboxes have to be read.
     pub(super) fn notes_of_next_record(&self, live: &mut LiveRun, durability: Durability) -> Vec<Rider> {
         let id = live.run.id();
-        let mut notes = std::mem::take(&mut live.riders);
+        let mut notes = live.riders.take().map(|riders| *riders).unwrap_or_default();
         if let Some(result) = live.run.result()
             && let Some(AtEnd { write, is_written }) = live.at_end.take().map(|at_end| *at_end)
             && let Some(rider) = (write.0)(result)

@@ -1,5 +1,7 @@
 //! Requests of turns to their runs: each is answered from the turn's records, or becomes events.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use crate::env::Mutant;
@@ -67,12 +69,14 @@ pub(super) fn on_request(
             };
             let at = Some(at);
             live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at, cost, charged, is_share });
-            if answer.is_ok() {
-                live.riders.extend(with_share.and_then(|with_share| (with_share.0)(&share)));
+            if answer.is_ok()
+                && let Some(rider) = with_share.and_then(|with_share| (with_share.0)(&share))
+            {
+                live.riders.get_or_insert_default().push(rider);
             }
             let answer = match answer {
                 Ok(()) if is_share => TurnReply::Shared { number: ordinal, is_new: true, share },
-                answer => TurnReply::Reserved(answer.map(|()| ordinal)),
+                answer => TurnReply::Reserved(answer.map(|()| ordinal).map_err(Box::new)),
             };
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
         }
@@ -81,7 +85,7 @@ pub(super) fn on_request(
             if let Some(open) = status.as_mut().filter(|open| waits && open.is_detached && open.answer.is_none()) {
                 let (request, workers) = (live.run.request_id(key), live.run.workers_on(key));
                 let noted = context.facts.lock().note_late_wait(request, turn.agent(), workers);
-                open.answer = noted.err().map(Err);
+                open.answer = noted.err().map(|refusal| Arc::new(Err(refusal)));
             }
             // What is recorded and not committed yet may still be lost.
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Status(status.map(Box::new)))));

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::supervision::runs::rules::rare::Rare;
 use crate::workflow::graph::Graph;
 
 use super::scope::{EndStates, Todo};
@@ -13,7 +14,7 @@ pub(in crate::supervision::runs) struct PlanProgress {
     /// `None` for a run without a plan.
     graph: Option<Arc<Graph>>,
     /// Pending work in blocks; empty between events.
-    agenda: VecDeque<Todo>,
+    agenda: Rare<VecDeque<Todo>>,
     /// The states of nodes at the end of their blocks, if they were requested.
     states: Option<Box<EndStates>>,
 }
@@ -42,11 +43,11 @@ impl PlanProgress {
     }
 
     pub(super) fn extend(&mut self, todos: impl Iterator<Item = Todo>) {
-        self.agenda.extend(todos);
+        todos.for_each(|todo| self.push(todo));
     }
 
     pub(super) fn pop(&mut self) -> Option<Todo> {
-        self.agenda.pop_front()
+        self.agenda.get_mut()?.pop_front()
     }
 
     pub(super) fn states(&self) -> Option<&EndStates> {
