@@ -9,7 +9,7 @@ use callboard::runtime::Builder;
 use tempfile::TempDir;
 
 use crate::measure::{cpu, resident, run, two_workers, wall};
-use crate::runs::{chain_of_three, chain_task};
+use crate::runs::{chain_of_three, chain_task, chain_through_steps};
 
 /// The argument with which `cargo xtask compare-peers` starts this program.
 pub(crate) const SIDE: &str = "--side";
@@ -36,6 +36,7 @@ pub(crate) fn serve(case: &str) {
             "request" => time(Kept::Memory, requesting, 100 * REQUESTS, |board| requests(board, 100)),
             "ask" => time(Kept::Memory, requesting, 1_000, asks),
             "durable-chain" => time(Kept::Disk, chain_of_three, 100, |board| chains(board, 100)),
+            "durable-chain-steps" => time(Kept::Disk, chain_through_steps, 100, |board| chains(board, 100)),
             "interrupt" => time(Kept::Disk, asking, 20, |board| answered(board, 20)),
             "waiting" => memory(),
             other => panic!("there is no case {other}"),

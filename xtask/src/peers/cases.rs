@@ -45,8 +45,8 @@ pub(super) struct Side {
 /// How a side is started; the name of the case is an argument.
 #[derive(Clone, Copy)]
 pub(super) enum Program {
-    /// The benchmark of callboard.
-    Callboard,
+    /// The benchmark of callboard; the name of the case ends with this.
+    Callboard(&'static str),
     /// A file of `xtask/peers/python`, and an argument after the case.
     Python(&'static str, Option<&'static str>),
     /// A side of the package in `xtask/peers/rust`.
@@ -54,12 +54,18 @@ pub(super) enum Program {
 }
 
 /// The side that the others are compared with is the first.
-pub(super) const SIDES: [Side; 11] = [
+pub(super) const SIDES: [Side; 12] = [
     Side {
         name: "callboard",
         title: "callboard",
-        program: Program::Callboard,
+        program: Program::Callboard(""),
         cases: &["chain", "crowd", "fan-out", "request", "ask", "durable-chain", "interrupt", "waiting"],
+    },
+    Side {
+        name: "callboard-steps",
+        title: "callboard, agents that act through steps",
+        program: Program::Callboard("-steps"),
+        cases: &["durable-chain"],
     },
     Side {
         name: "langgraph",

@@ -52,12 +52,12 @@ impl Programs {
     /// Starts what does a case.
     pub(super) fn start(&self, side: &Side, case: &str) -> Result<Running, String> {
         let mut command = match side.program {
-            Program::Callboard => Command::new(&self.callboard),
+            Program::Callboard(_) => Command::new(&self.callboard),
             Program::Python(..) => Command::new(&self.python),
             Program::Rust(_) => Command::new(&self.rust),
         };
         match side.program {
-            Program::Callboard => command.args(["--side", case]),
+            Program::Callboard(end) => command.args(["--side", &format!("{case}{end}")]),
             Program::Python(file, more) => command.arg(peers().join("python").join(file)).arg(case).args(more),
             Program::Rust(name) => command.args([name, case]),
         };

@@ -18,7 +18,7 @@ use crate::supervision::runs::rules::rare::{Parts, Rare};
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{self, Answered, Records, Run};
 
-use super::ahead::Beginning;
+use super::beginning::Beginning;
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue, WithRecord};
 
 /// Carries out what run supervisors decide. The router implements it.

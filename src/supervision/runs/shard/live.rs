@@ -10,7 +10,7 @@ use crate::messages::{Durability, RunEvent, RunId, RunResult};
 use crate::storage::{Journal, Key, Rider, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
-use crate::supervision::runs::rules::requests::{RequestKey, TurnReply};
+use crate::supervision::runs::rules::requests::{RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
 use crate::supervision::runs::rules::small_map::SmallMap;
 use crate::supervision::runs::rules::snapshot::Cadence;
@@ -179,6 +179,12 @@ impl Buffers {
     }
 }
 
+/// The most events that are applied ahead of a commit: they become one record, and are lost together.
+const MAX_EVENTS: usize = 64;
+
+/// The largest command or report that is applied ahead of a commit, in bytes. With `MAX_EVENTS` it keeps the record far below its limit.
+const MAX_SIZE: usize = 64 << 10;
+
 impl LiveRun {
     pub(in crate::supervision::runs) fn new(run: Run, last: Sequence, durability: Durability) -> Self {
         Self {
@@ -210,6 +216,24 @@ impl LiveRun {
     /// until its next commit.
     pub(in crate::supervision::runs) fn is_acknowledged(&self) -> bool {
         self.last > 0 && self.in_flight.is_none() && self.events.is_empty()
+    }
+
+    /// Whether a message may be applied although a commit is in flight: it is the outcome of a turn that began ahead, or what such a turn
+    /// reports without an answer.
+    pub(super) fn takes_ahead(&self, message: &RunMessage) -> bool {
+        let size = match message {
+            RunMessage::Outcome { beginning: Some(_), outcome: TurnOutcome::Command(command), .. } => command.size(),
+            RunMessage::Outcome { beginning: Some(_), outcome: TurnOutcome::Failed(_), .. } => 0,
+            RunMessage::Request { beginning: Some(_), request, reply: None, .. } => match request {
+                TurnRequest::FinishStep { value, .. } => value.size(),
+                TurnRequest::Notice(text) | TurnRequest::Summary(text) | TurnRequest::Taint(text) => text.len(),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        let ahead = self.in_flight.map_or(0, |in_flight| self.events.len() - in_flight.events as usize);
+        // In the order of arrival: an earlier message may be of the same turn. A snapshot is of what is journaled.
+        size <= MAX_SIZE && ahead < MAX_EVENTS && self.waiting.is_empty() && !self.cadence.is_due()
     }
 
     /// Takes the shard's buffers for the next commit, unless the run has its own.

@@ -14,14 +14,14 @@ use super::queue::RunMessage;
 fn a_run_in_flight_is_small() {
     let sizes = [
         ("Run", size_of::<Run>(), 376),
-        ("LiveRun", size_of::<LiveRun>(), 608),
+        ("LiveRun", size_of::<LiveRun>(), 624),
         ("Branch", size_of::<Branch>(), 152),
         ("OpenTurn", size_of::<OpenTurn>(), 144),
         ("Record", size_of::<Record>(), 72),
-        ("ReadyTurn", size_of::<ReadyTurn>(), 256),
+        ("ReadyTurn", size_of::<ReadyTurn>(), 264),
         ("TurnShared", SIZE_OF_TURN, 88),
         ("RunningTurn", SIZE_OF_RUNNING_TURN, 64),
-        ("RunMessage", size_of::<RunMessage>(), 168),
+        ("RunMessage", size_of::<RunMessage>(), 176),
         ("TurnReply", size_of::<TurnReply>(), 40),
         ("Submission", size_of::<Submission>(), 328),
     ];

@@ -18,7 +18,7 @@ use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteE
 use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::snapshot::Loaded;
-use crate::supervision::runs::shard::ahead::Beginning;
+use crate::supervision::runs::shard::beginning::Beginning;
 
 /// Held for each run that recovery has found, and dropped when the run was read and what it waits for is known; recovery is over when the
 /// last is dropped.
