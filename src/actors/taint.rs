@@ -29,9 +29,9 @@ impl TurnTaint {
         Self { is_set, is_recorded, is_run_tainted: *is_run_tainted, turn, attempt: *attempt, sink: sink.clone() }
     }
 
-    /// Waits until the turn may act outside.
-    pub(super) async fn committed(&self) {
-        self.sink.committed().await;
+    /// Waits until the turn may act outside; `false` if it may not, because the commit with which it began is lost.
+    pub(super) async fn is_committed(&self) -> bool {
+        self.sink.is_committed().await
     }
 
     pub(super) fn is_set(&self) -> bool {

@@ -102,7 +102,7 @@ impl Agent for WorkflowAgent {
         task.durability = turn.task().durability;
         task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
         let reserved = turn.reserve_for_run(limits.tokens, limits.cost).await?;
-        turn.committed().await;
+        turn.committed().await?;
         // The run may exist from here on, also if the turn is stopped before the acknowledgement arrives.
         let mut begun = Begun { run: board.run(id), has_ended: false };
         let result = match board.submit_for(&turn, task).await {

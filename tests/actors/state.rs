@@ -419,7 +419,9 @@ async fn play_with(
     let run = loop {
         match board.submit(task.clone()).await {
             Ok(run) => break run,
-            Err(error) => assert!(matches!(error, SubmitError::Unacknowledged(_)), "{error:?}"),
+            Err(error) => {
+                assert!(matches!(error, SubmitError::Unacknowledged(_) | SubmitError::Storage(_)), "{error:?}")
+            }
         }
     };
     let result = run.result().await.unwrap();

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use callboard::actors::InboxMessage;
 use callboard::env::Env;
-use callboard::messages::{Action, AgentName, Durability, Reducer, RunEvent, Schema};
+use callboard::messages::{Action, AgentName, Durability, Reducer, RunEvent, RunResult, Schema, Status};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::storage::{
@@ -59,10 +60,16 @@ impl Held {
         reply.send(result).unwrap();
     }
 
-    /// The next append is reported as failed, whether it was made or not.
-    async fn fail_next(&self) {
+    /// As [`Held::next`], where it takes time until then.
+    async fn next_later(&self) -> HeldAppend {
+        comes_true(async || self.has_append()).await;
+        self.next().await
+    }
+
+    /// The append is reported as failed, whether it was made or not.
+    fn fail(&self, append: HeldAppend) {
         let error = StorageError::Unavailable { detail: "no acknowledgement".into() };
-        self.next().await.reply.send(Err(error)).unwrap();
+        append.reply.send(Err(error)).unwrap();
     }
 
     /// Acknowledges whatever comes, also what a run that is read again later writes.
@@ -251,7 +258,7 @@ async fn act(turn: &Turn, what: &str, note: impl Fn() + Send + Sync) -> Result<(
         "delete" => drop(turn.context().delete("memory:b", "old").await?),
         "touch" => drop(turn.context().touch("memory:b", "old", None).await?),
         "recall" => drop(turn.context().recall("memory:b", "old").await?),
-        "committed" => turn.committed().await,
+        "committed" => turn.committed().await?,
         other => panic!("{other}"),
     }
     note();
@@ -346,7 +353,7 @@ async fn turns_ahead_of_a_lost_commit_begin_again_and_count_once() {
             submission.reply.send(submission.result).unwrap();
         }
         quiet().await;
-        store.fail_next().await;
+        store.fail(store.next().await);
         let result = tokio::select! {
             result = caller => result.unwrap(),
             () = store.acknowledge_all() => unreachable!(),
@@ -374,8 +381,11 @@ async fn turns_ahead_of_a_lost_commit_begin_again_and_count_once() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_of_a_lost_commit_that_ignores_its_stop_is_not_taken_for_the_one_that_replaces_it() {
+/// A run of which the last turn blocks its thread when the commit ahead of which it began is lost, and what is sent to the thread of each of
+/// its two turns.
+async fn blocked(
+    pool: usize,
+) -> (Callboard, Arc<Held>, tokio::task::JoinHandle<RunResult>, Counter, [mpsc::Sender<()>; 2]) {
     // Agents that block their threads need threads.
     let (builder, store) = held(Env::system());
     let passes = Counter::default();
@@ -383,42 +393,39 @@ async fn a_turn_of_a_lost_commit_that_ignores_its_stop_is_not_taken_for_the_one_
     let ends = Arc::new(Mutex::new(VecDeque::from([first.1, last.1])));
     let waiting = Counter::default();
     let is_waiting = waiting.clone();
-    let board = builder
-        .with(
-            AgentSpec::new("a", move |_: Turn| {
-                let pass = passes.count();
-                async move { Ok(Command::output(pass).goto("b")) }
-            })
-            .acts_through_steps(),
-        )
-        .with(
-            AgentSpec::new("b", move |turn: Turn| {
-                let end = ends.lock().pop_front().unwrap();
-                is_waiting.count();
-                async move {
-                    end.recv().unwrap();
-                    Ok(Command::output(turn.input_json().clone()))
-                }
-            })
-            .blocking()
-            .acts_through_steps(),
-        )
-        .start()
-        .await
-        .unwrap();
+    let a = AgentSpec::new("a", move |_: Turn| {
+        let pass = passes.count();
+        async move { Ok(Command::output(pass).goto("b")) }
+    });
+    let b = AgentSpec::new("b", move |turn: Turn| {
+        let end = ends.lock().pop_front().unwrap();
+        is_waiting.count();
+        async move {
+            end.recv().unwrap();
+            Ok(Command::output(turn.input_json().clone()))
+        }
+    });
+    let builder = builder.pool(pool).timings(|timings| timings.stuck_after(Duration::from_millis(100)));
+    let board = builder.with(a.acts_through_steps()).with(b.blocking().acts_through_steps()).start().await.unwrap();
     let caller = board.clone();
     let caller = tokio::spawn(async move { caller.complete(Task::new("x").to("a")).await.unwrap() });
-    let submission = store.next().await;
+    let submission = store.next_later().await;
     comes_true(async || waiting.get() == 1).await;
     store.loses_next.store(true, Ordering::SeqCst);
     submission.reply.send(submission.result).unwrap();
-    store.fail_next().await;
+    store.fail(store.next_later().await);
+    (board, store, caller, waiting, [first.0, last.0])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_of_a_lost_commit_that_ignores_its_stop_is_not_taken_for_the_one_that_replaces_it() {
+    let (board, store, caller, waiting, [first, last]) = blocked(5).await;
     let driven = async {
         // The turn that takes its place waits, and has the same number and attempt.
         comes_true(async || waiting.get() == 2).await;
-        first.0.send(()).unwrap();
+        first.send(()).unwrap();
         quiet().await;
-        last.0.send(()).unwrap();
+        last.send(()).unwrap();
         caller.await.unwrap()
     };
     let result = tokio::select! {
@@ -426,6 +433,23 @@ async fn a_turn_of_a_lost_commit_that_ignores_its_stop_is_not_taken_for_the_one_
         () = store.acknowledge_all() => unreachable!(),
     };
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(1).into()), "that of the second pass");
+    board.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_of_a_lost_commit_that_never_returns_gives_its_permit_back() {
+    let (board, store, caller, waiting, [first, last]) = blocked(1).await;
+    let driven = async {
+        comes_true(async || waiting.get() == 2).await;
+        last.send(()).unwrap();
+        caller.await.unwrap()
+    };
+    let result = tokio::select! {
+        result = driven => result,
+        () = store.acknowledge_all() => unreachable!(),
+    };
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(1).into()));
+    first.send(()).unwrap();
     board.shutdown().await;
 }
 
@@ -539,32 +563,38 @@ async fn what_a_turn_reports_before_its_end_is_journaled_before_it() {
         turn.summary("found it");
         Ok(Command::output("done").goto("b"))
     });
-    let board = [reporting, link("b", None, &begun)].map(AgentSpec::acts_through_steps).into_iter();
+    let lead = AgentSpec::new("lead", |turn: Turn| async move {
+        turn.delegate("a", "look").await?;
+        Ok(Command::new())
+    });
+    let board = [lead, reporting, link("b", None, &begun)].map(AgentSpec::acts_through_steps).into_iter();
     let board = board.fold(builder, Builder::with).start().await.unwrap();
     let caller = board.clone();
-    let caller = tokio::spawn(async move { caller.complete(Task::new("x").to("a")).await.unwrap() });
+    // From here on, its messages come from what runs do, and not from their journals.
+    assert_eq!(board.agents().inbox("lead").await.unwrap(), []);
+    let caller = tokio::spawn(async move { caller.complete(Task::new("x").to("lead")).await.unwrap() });
+    store.acknowledge_next().await;
+    // That of the delegation.
     let submission = store.next().await;
     quiet().await;
-    assert_eq!(*begun.lock(), ["b"], "what it reports does not hold it up");
+    assert_eq!(*begun.lock(), [""; 0], "its end waits for what it has reported");
     submission.reply.send(submission.result).unwrap();
     let result = tokio::select! {
         result = caller => result.unwrap(),
         () = store.acknowledge_all() => unreachable!(),
     };
     let history = board.run(result.run).history().await.unwrap();
-    let of_turns: Vec<_> = history.iter().filter(|event| !matches!(event, RunEvent::Submitted(_))).collect();
-    assert!(
-        matches!(
-            of_turns[..],
-            [
-                RunEvent::Noticed { .. },
-                RunEvent::Summarized { .. },
-                RunEvent::TurnEnded { .. },
-                RunEvent::TurnEnded { .. }
-            ]
-        ),
-        "{of_turns:#?}"
-    );
+    let place = |fits: fn(&RunEvent) -> bool| history.iter().position(fits).unwrap();
+    let [notice, summary, end] = [
+        place(|event| matches!(event, RunEvent::Noticed { .. })),
+        place(|event| matches!(event, RunEvent::Summarized { .. })),
+        place(|event| matches!(event, RunEvent::TurnEnded { .. })),
+    ];
+    assert!(notice < summary && summary < end, "{history:#?}");
+    // Who has delegated gets the notice.
+    let inbox = board.agents().inbox("lead").await.unwrap();
+    let is_notice = |message: &&InboxMessage| matches!(message, InboxMessage::Status { status: Status::Notice, .. });
+    assert_eq!(inbox.iter().filter(is_notice).count(), 1, "{inbox:#?}");
     board.shutdown().await;
 }
 

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actors::taint::TurnTaint;
 use crate::messages::{AgentName, Chain, ContextEntry, Origin, RunId};
+use crate::storage::StorageError;
 
 use super::rules::{EXTENSION, Grant, Mode};
 use super::{ContextChange, ContextError, ContextStore};
@@ -191,7 +192,7 @@ impl ContextAccess {
     /// [`ContextError::NotGranted`], and as there.
     pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
         let granted = self.granted(namespace)?;
-        self.committed().await;
+        self.committed().await?;
         let entry = self.store.recall(&granted, key).await?;
         self.read(&entry);
         Ok(entry)
@@ -208,7 +209,7 @@ impl ContextAccess {
         ttl: impl Into<Option<Duration>>,
     ) -> Result<bool, ContextError> {
         let granted = self.granted(namespace)?;
-        self.committed().await;
+        self.committed().await?;
         self.store.touch(&granted, key, ttl).await
     }
 
@@ -218,7 +219,7 @@ impl ContextAccess {
     /// [`ContextError::NotGranted`], and as there.
     pub async fn delete(&self, namespace: &str, key: &str) -> Result<bool, ContextError> {
         let granted = self.granted(namespace)?;
-        self.committed().await;
+        self.committed().await?;
         self.store.delete(&granted, key).await
     }
 
@@ -282,15 +283,18 @@ impl ContextAccess {
 
     async fn write(&self, namespace: &str, key: &str, value: &str, mode: Mode) -> Result<ContextEntry, ContextError> {
         let (namespace, origin) = (self.granted(namespace)?, self.writer.as_ref().map(Writer::origin));
-        self.committed().await;
+        self.committed().await?;
         self.store.write(&namespace, key, value, &self.agent, origin, mode).await
     }
 
     /// Waits until the turn may act outside.
-    async fn committed(&self) {
-        if let Some(Writer { taint, .. }) = &self.writer {
-            taint.committed().await;
+    async fn committed(&self) -> Result<(), ContextError> {
+        let Some(Writer { taint, .. }) = &self.writer else { return Ok(()) };
+        if taint.is_committed().await {
+            return Ok(());
         }
+        let detail = "the turn did not begin: the record that starts it was not written".to_owned();
+        Err(StorageError::Unavailable { detail }.into())
     }
 
     /// Taints the turn if one of the entries is tainted.

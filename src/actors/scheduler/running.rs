@@ -53,6 +53,12 @@ impl RunningTurn {
         self.acquired.lock().running
     }
 
+    /// Whether it holds a permit or a slot: it has not ended.
+    pub(super) fn holds_any(&self) -> bool {
+        let acquired = self.acquired.lock();
+        acquired.permit.is_some() || acquired.slot.is_some()
+    }
+
     /// The turn ignored its stop for too long: its permit and slot were given to others, and its result is dropped.
     pub(super) fn is_evicted(&self) -> bool {
         self.is_evicted.load(Ordering::Acquire)

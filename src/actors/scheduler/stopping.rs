@@ -47,7 +47,8 @@ impl Scheduler {
     fn evict(self: &Arc<Self>, index: usize, running: &Arc<RunningTurn>, why: StopReason) {
         let mut state = self.state.lock();
         let agent = &mut state.agents[index];
-        if !agent.remove(running) {
+        // Another turn may have taken the place of one whose beginning was lost; what that one holds is given to others all the same.
+        if !agent.remove(running) && !running.holds_any() {
             return;
         }
         agent.history.stuck += 1;

@@ -185,6 +185,10 @@ impl Place {
     {
         self.turn.check_not_in_step("an effect")?;
         let shared = Arc::clone(&self.turn.shared);
+        if shared.ready.sink.is_ahead() {
+            // What is looked at before the effect and about its outcome is part of it.
+            Box::pin(self.turn.committed()).await?;
+        }
         let record = shared.ready.records.get(&self.ordinal).map(|record| &**record);
         let mut next = once::next(record, &self.intent).map_err(changed)?;
         loop {

@@ -44,7 +44,7 @@ pub(crate) use shared::SIZE_OF_TURN;
 pub(super) use shared::{TurnServices, TurnSettings, TurnShared};
 pub(super) use stop::StopReason;
 
-use error::unexpected;
+use error::{no_longer_wanted, unexpected};
 use programs::Block;
 use shared::{Uncommon, Waiting};
 
@@ -369,9 +369,12 @@ impl Turn {
     /// Waits, without permit and slot, until all that the run has journaled before this turn is as durable as the run asks for. It returns at
     /// once, unless the agent [acts through steps](crate::actors::AgentSpec::acts_through_steps): such an agent waits here before it acts outside
     /// in another way. What it asks its run for, and what it writes into the shared context, waits by itself.
-    pub async fn committed(&self) {
+    ///
+    /// # Errors
+    /// The record that starts the turn was not written: the turn is stopped, and begins again with what the journal has.
+    pub async fn committed(&self) -> Result<(), TurnError> {
         let _waiting = Waiting::begin(&self.shared);
-        self.shared.ready.sink.committed().await;
+        if self.shared.ready.sink.is_committed().await { Ok(()) } else { Err(no_longer_wanted()) }
     }
 
     /// Whether anybody watches the board; otherwise nothing needs to be shown.

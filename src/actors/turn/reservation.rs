@@ -89,6 +89,9 @@ impl Turn {
         if !day_limiter.counts(per_day) {
             return Ok(None);
         }
+        if ready.sink.is_ahead() {
+            Box::pin(self.committed()).await?;
+        }
         let _waiting = Waiting::begin(&self.shared);
         let held = day_limiter.hold(ready, per_day, tokens, cost).await;
         held.map_err(|error| TurnError::transient(format!("the limits of the day cannot be read: {error}")))?

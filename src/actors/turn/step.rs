@@ -122,7 +122,7 @@ impl Turn {
                 Box::pin(self.request(ordinal, || TurnRequest::StartStep(Arc::clone(&name)))).await?;
             }
             if self.shared.ready.sink.is_ahead() {
-                Box::pin(self.committed()).await;
+                Box::pin(self.committed()).await?;
             }
             if !self.shared.services.lease.allows_work() {
                 Box::pin(self.shared.services.lease.allowed()).await;

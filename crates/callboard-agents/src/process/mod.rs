@@ -284,7 +284,7 @@ impl ProcessAgent {
 impl Agent for ProcessAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
         // The program acts outside as it likes.
-        turn.committed().await;
+        turn.committed().await?;
         loop {
             let (mut process, is_fresh) = match self.rested().await {
                 Some(process) => (process, false),

@@ -1,6 +1,5 @@
 //! What a turn that begins ahead of a commit shares with its run.
 
-use std::future::pending;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
@@ -21,13 +20,13 @@ impl Beginning {
         self.state.load(Ordering::Acquire) == LOST
     }
 
-    /// Waits for the acknowledgement. A turn whose beginning is lost is stopped while it waits.
-    pub(crate) async fn journaled(&self) {
+    /// Waits for the acknowledgement; `false` if there will be none.
+    pub(crate) async fn is_journaled(&self) -> bool {
         loop {
             let changed = self.changed.notified();
             match self.state.load(Ordering::Acquire) {
-                JOURNALED => return,
-                LOST => return pending().await,
+                JOURNALED => return true,
+                LOST => return false,
                 _ => changed.await,
             }
         }

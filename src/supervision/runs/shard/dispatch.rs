@@ -232,10 +232,11 @@ impl TurnSink {
         self.beginning.is_some()
     }
 
-    /// Waits until the commit with which the turn began is acknowledged.
-    pub(crate) async fn committed(&self) {
-        if let Some(beginning) = &self.beginning {
-            beginning.journaled().await;
+    /// Waits until the commit with which the turn began is acknowledged; `false` if it is lost.
+    pub(crate) async fn is_committed(&self) -> bool {
+        match &self.beginning {
+            Some(beginning) => beginning.is_journaled().await,
+            None => true,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::messages::{Durability, RunEvent, RunId, RunResult};
 use crate::storage::{Journal, Key, Rider, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
-use crate::supervision::runs::rules::requests::{RequestKey, TurnOutcome, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{RequestKey, TurnOutcome, TurnReply};
 use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
 use crate::supervision::runs::rules::small_map::SmallMap;
 use crate::supervision::runs::rules::snapshot::Cadence;
@@ -55,6 +55,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) is_noted_open: bool,
     /// The append in flight ends the run, and what lists have of its end is written with it.
     pub(in crate::supervision::runs) is_end_noted: bool,
+    /// Among the events for the next append is a notice.
+    pub(in crate::supervision::runs) has_notice: bool,
     /// It was read back: attempts from before may still be running beside those that were dispatched again.
     pub(in crate::supervision::runs) is_recovered: bool,
     /// The inboxes that have messages of it, for the index of inboxes.
@@ -78,6 +80,10 @@ impl Deferred {
 
     pub(in crate::supervision::runs) fn pop_front(&mut self) -> Option<RunMessage> {
         self.0.as_mut()?.pop_front()
+    }
+
+    pub(in crate::supervision::runs) fn front(&self) -> Option<&RunMessage> {
+        self.0.as_ref()?.front()
     }
 
     pub(in crate::supervision::runs) fn iter(&self) -> impl Iterator<Item = &RunMessage> {
@@ -182,7 +188,7 @@ impl Buffers {
 /// The most events that are applied ahead of a commit: they become one record, and are lost together.
 const MAX_EVENTS: usize = 64;
 
-/// The largest command or report that is applied ahead of a commit, in bytes. With `MAX_EVENTS` it keeps the record far below its limit.
+/// The largest outcome that is applied ahead of a commit, in bytes. With `MAX_EVENTS` it keeps the record far below its limit.
 const MAX_SIZE: usize = 64 << 10;
 
 impl LiveRun {
@@ -205,6 +211,7 @@ impl LiveRun {
             results: ResultWaiters::default(),
             is_noted_open: false,
             is_end_noted: false,
+            has_notice: false,
             is_recovered: false,
             inboxes: Inboxes((last == 0).then(Vec::new)),
             cadence: Cadence::default(),
@@ -218,22 +225,35 @@ impl LiveRun {
         self.last > 0 && self.in_flight.is_none() && self.events.is_empty()
     }
 
-    /// Whether a message may be applied although a commit is in flight: it is the outcome of a turn that began ahead, or what such a turn
-    /// reports without an answer.
+    /// Whether a message may be applied although a commit is in flight: it is the outcome of a turn that began ahead, and all that is not
+    /// acknowledged yet are ends of turns. What others see of another event is derived from the run as it is after its commit
+    /// ([`Dispatch::journaled`](super::dispatch::Dispatch::journaled)).
     pub(super) fn takes_ahead(&self, message: &RunMessage) -> bool {
-        let size = match message {
-            RunMessage::Outcome { beginning: Some(_), outcome: TurnOutcome::Command(command), .. } => command.size(),
-            RunMessage::Outcome { beginning: Some(_), outcome: TurnOutcome::Failed(_), .. } => 0,
-            RunMessage::Request { beginning: Some(_), request, reply: None, .. } => match request {
-                TurnRequest::FinishStep { value, .. } => value.size(),
-                TurnRequest::Notice(text) | TurnRequest::Summary(text) | TurnRequest::Taint(text) => text.len(),
-                _ => return false,
-            },
-            _ => return false,
+        let RunMessage::Outcome { turn, beginning: Some(_), outcome, .. } = message else { return false };
+        let size = match outcome {
+            TurnOutcome::Command(command) => command.size(),
+            TurnOutcome::Failed(failure) => {
+                failure.text.len() + self.run.turn(*turn).map_or(0, |turn| turn.input.size())
+            }
+        };
+        let is_end = |event: &RunEvent| {
+            matches!(event, RunEvent::Submitted(_) | RunEvent::TurnEnded { .. } | RunEvent::TurnFailed { .. })
         };
         let ahead = self.in_flight.map_or(0, |in_flight| self.events.len() - in_flight.events as usize);
         // In the order of arrival: an earlier message may be of the same turn. A snapshot is of what is journaled.
-        size <= MAX_SIZE && ahead < MAX_EVENTS && self.waiting.is_empty() && !self.cadence.is_due()
+        size <= MAX_SIZE
+            && ahead < MAX_EVENTS
+            && self.waiting.is_empty()
+            && !self.cadence.is_due()
+            && self.events.iter().all(is_end)
+    }
+
+    /// Whether a message waits for the next commit although none is in flight: it ends a turn of which this commit has a notice. Whom the
+    /// notice goes to follows from the turn, as long as it is open ([`Dispatch::journaled`](super::dispatch::Dispatch::journaled)).
+    pub(super) fn waits_for_notice(&self, message: &RunMessage) -> bool {
+        let RunMessage::Outcome { turn: ended, .. } = message else { return false };
+        let is_of_turn = |event: &RunEvent| matches!(event, RunEvent::Noticed { turn, .. } if turn == ended);
+        self.has_notice && self.events.iter().any(is_of_turn)
     }
 
     /// Takes the shard's buffers for the next commit, unless the run has its own.
@@ -281,6 +301,7 @@ impl LiveRun {
             effect => OnCommit::Effect(effect),
         }));
         self.events_durability = self.events_durability.max(durability_of(&event, self.durability));
+        self.has_notice |= matches!(event, RunEvent::Noticed { .. });
         self.events.push(event);
     }
 

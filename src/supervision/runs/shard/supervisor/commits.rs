@@ -50,6 +50,7 @@ impl RunShard {
             return Some(Ok(live.last));
         }
         let run = live.run.id();
+        live.has_notice = false;
         let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
         let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
         let riders = self.shared.notes_of_next_record(live, durability);
@@ -124,7 +125,8 @@ impl RunShard {
             self.keep_snapshot(&mut live);
         }
         let context = self.shared.decision_context(now);
-        while live.in_flight.is_none()
+        while let Some(next) = live.waiting.front()
+            && !live.waits_for_notice(next)
             && let Some(message) = live.waiting.pop_front()
         {
             apply(&mut live, message, &context);

@@ -266,8 +266,10 @@ impl Shard {
         apply(&mut self.live, message, &context);
         self.journal.append(&mut self.live.events);
         for released in std::mem::take(&mut self.live.on_commit) {
-            if let OnCommit::Effect(Effect::Reply(request)) = released {
-                self.live.reply(request);
+            match released {
+                OnCommit::Effect(Effect::Reply(request)) => self.live.reply(request),
+                OnCommit::Reply(waiter, reply) => drop(waiter.send(reply)),
+                _ => {}
             }
         }
     }

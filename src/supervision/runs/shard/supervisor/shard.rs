@@ -173,6 +173,7 @@ impl RunShard {
     /// otherwise.
     pub(super) fn process_for(&mut self, run: RunId, message: RunMessage, now: Now) -> Option<RunId> {
         if message.is_of_lost_turn() {
+            refuse(run, message);
             return None;
         }
         if let Some(later) = self.loading.get_mut(&run) {
@@ -186,7 +187,11 @@ impl RunShard {
             }
             return None;
         };
-        if live.in_flight.is_some() && !live.takes_ahead(&message) {
+        let waits = match live.in_flight {
+            Some(_) => !live.takes_ahead(&message),
+            None => live.waits_for_notice(&message),
+        };
+        if waits {
             live.waiting.push_back(message);
             return None;
         }

@@ -34,9 +34,8 @@ pub(super) fn on_request(
         return;
     }
     let Some(turn) = live.run.turn(number).filter(|turn| turn.attempt == attempt) else {
-        if let Some(reply) = reply {
-            let _ = reply.send(TurnReply::Gone);
-        }
+        // What has closed the turn may not be journaled yet.
+        live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Gone)));
         return;
     };
     match request {
