@@ -382,9 +382,9 @@ async fn turns_ahead_of_a_lost_commit_begin_again_and_count_once() {
 }
 
 /// A run of which the last turn blocks its thread when the commit ahead of which it began is lost, and what is sent to the thread of each of
-/// its two turns.
+/// its two turns; so many turns of its agent run at once.
 async fn blocked(
-    pool: usize,
+    concurrency: usize,
 ) -> (Callboard, Arc<Held>, tokio::task::JoinHandle<RunResult>, Counter, [mpsc::Sender<()>; 2]) {
     // Agents that block their threads need threads.
     let (builder, store) = held(Env::system());
@@ -405,8 +405,13 @@ async fn blocked(
             Ok(Command::output(turn.input_json().clone()))
         }
     });
-    let builder = builder.pool(pool).timings(|timings| timings.stuck_after(Duration::from_millis(100)));
-    let board = builder.with(a.acts_through_steps()).with(b.blocking().acts_through_steps()).start().await.unwrap();
+    let builder = builder.timings(|timings| timings.stuck_after(Duration::from_millis(100)));
+    let board = builder
+        .with(a.acts_through_steps())
+        .with(b.concurrency(concurrency).blocking().acts_through_steps())
+        .start()
+        .await
+        .unwrap();
     let caller = board.clone();
     let caller = tokio::spawn(async move { caller.complete(Task::new("x").to("a")).await.unwrap() });
     let submission = store.next_later().await;
@@ -437,7 +442,7 @@ async fn a_turn_of_a_lost_commit_that_ignores_its_stop_is_not_taken_for_the_one_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_of_a_lost_commit_that_never_returns_gives_its_permit_back() {
+async fn a_turn_of_a_lost_commit_that_never_returns_gives_its_slot_back() {
     let (board, store, caller, waiting, [first, last]) = blocked(1).await;
     let driven = async {
         comes_true(async || waiting.get() == 2).await;
