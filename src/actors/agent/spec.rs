@@ -358,7 +358,7 @@ impl AgentSpec {
     ///     Ok(Command::output(number + 1))
     /// };
     /// let board = Callboard::builder().with(AgentSpec::new("add", add).acts_through_steps()).start().await?;
-    /// assert_eq!(board.complete(Task::new(1).to("add")).await?.output, 2);
+    /// assert_eq!(board.complete(Task::new("add").to("add").input(1)).await?.output, 2);
     /// # board.shutdown().await;
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
