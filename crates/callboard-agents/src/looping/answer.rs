@@ -54,7 +54,10 @@ impl AgentLoop {
             loop {
                 let next = match answer.next().await {
                     Some(event) => self.hear(host, event, &mut heard)?,
-                    None => break,
+                    None => {
+                        let name = self.settings.model.name();
+                        return Err(TurnError::transient(format!("model {name}: its answer has no end")));
+                    }
                 };
                 match next {
                     Next::Listen => {}
@@ -62,7 +65,6 @@ impl AgentLoop {
                     Next::Done(reply) => return Ok(*reply),
                 }
             }
-            Err(TurnError::transient(format!("model {}: its answer has no end", self.settings.model.name())))
         }
     }
 
