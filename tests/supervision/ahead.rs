@@ -359,7 +359,7 @@ async fn turns_ahead_of_a_lost_commit_begin_again_and_count_once() {
             () = store.acknowledge_all() => unreachable!(),
         };
         let case = format!("commit {lost}, written: {is_written}");
-        // Where the submission was lost, its caller submits it again or is told.
+        // Where the submission was lost, its caller gets the error, and may submit it again.
         if let Ok(result) = result {
             assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("c").into()), "{case}");
             assert_eq!(result.state, json!({ "messages": ["a", "b", "c"] }), "{case}");

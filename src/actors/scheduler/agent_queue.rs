@@ -70,7 +70,7 @@ pub(super) struct KnownTurn {
 }
 
 impl KnownTurn {
-    /// It began ahead of a commit that was lost: what it reports is dropped.
+    /// It began ahead of a commit that was lost: what it sends is refused.
     pub(super) fn is_lost(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.turn.ready.sink.is_lost())
     }

@@ -1,9 +1,10 @@
 //! Turns that begin while the commit that starts them is in flight: those of agents that act outside only through their run
 //! ([`AgentSpec::acts_through_steps`](crate::actors::AgentSpec::acts_through_steps)).
 //!
-//! Their outcomes are applied while that commit is in flight, and are journaled with the next one. Everything else that they ask for
-//! waits in the run until then, and what any of it releases waits for the commit of its own event, as always. If the commit fails, or the
-//! supervisor ends before, what such a turn reports is dropped: the run is read back from the journal, and its turns begin again.
+//! Their outcomes are applied while that commit is in flight, as long as all that is not acknowledged are ends of turns
+//! (`LiveRun::takes_ahead`), and are journaled with the next one. Everything else that they ask for waits in the run
+//! until then, and what any of it releases waits for the commit of its own event, as always. If the commit fails, or the supervisor ends
+//! before, what such a turn sends is refused: the run is read back from the journal, and its turns begin again.
 
 use std::sync::Arc;
 

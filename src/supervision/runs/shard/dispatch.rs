@@ -222,7 +222,7 @@ impl TurnSink {
         Self { queue, beginning }
     }
 
-    /// Whether the turn did not begin: what it sends is dropped.
+    /// Whether the turn did not begin: what it sends is refused.
     pub(crate) fn is_lost(&self) -> bool {
         self.beginning.as_ref().is_some_and(|beginning| beginning.is_lost())
     }

@@ -45,7 +45,7 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) on_commit: Vec<OnCommit>,
     /// What belongs to the append in flight, if one is; messages wait in `waiting` until it ends.
     pub(in crate::supervision::runs) in_flight: Option<InFlight>,
-    /// Messages that arrived while a commit was in flight.
+    /// Messages that arrived while a commit was in flight, and ends of turns that the next commit has notices of.
     pub(in crate::supervision::runs) waiting: Deferred,
     /// Requests of turns without an answer.
     pub(in crate::supervision::runs) waiters: SmallMap<RequestKey, oneshot::Sender<TurnReply>>,
@@ -68,7 +68,7 @@ pub(in crate::supervision::runs) struct LiveRun {
     snapshots: Option<Box<VecDeque<(Sequence, u32)>>>,
 }
 
-/// Messages in the order in which they arrived. Few runs have any at a time: those of memory never.
+/// Messages in the order in which they arrived. Few runs have any at a time.
 #[derive(Default)]
 #[allow(clippy::box_collection, reason = "most runs have none")]
 pub(in crate::supervision::runs) struct Deferred(Option<Box<VecDeque<RunMessage>>>);
