@@ -17,7 +17,7 @@ use super::coverage::Uncovered;
 use super::trace::Trace;
 use super::watchdog::Watchdog;
 
-/// Asks for one seed; every other one is left out.
+/// The only seed that is run, or the first of [`SEEDS`].
 const SEED: &str = "CALLBOARD_SEED";
 /// The number of seeds that each test runs, in place of its own.
 const SEEDS: &str = "CALLBOARD_SEEDS";
@@ -38,8 +38,8 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The first `count` seeds, from 0 on; as many as `CALLBOARD_SEEDS` if that is set and `count` is above 1, and the one
-    /// in `CALLBOARD_SEED` alone if that is set.
+    /// The first `count` seeds, from 0 on; as many as `CALLBOARD_SEEDS` if that is set and `count` is above 1. If `CALLBOARD_SEED` is
+    /// set, it is the first of those that `CALLBOARD_SEEDS` asks for, or the only one.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self { first: 0, count }
@@ -49,6 +49,15 @@ impl Seeds {
     #[must_use]
     pub fn from(self, first: u64) -> Self {
         Self { first, ..self }
+    }
+
+    /// What the environment asks for in place of these.
+    fn as_asked(self, first: Option<u64>, count: Option<u64>) -> Self {
+        match (first, count.filter(|_| self.count > 1)) {
+            (first, Some(count)) => Self { first: first.unwrap_or(self.first), count },
+            (Some(seed), None) => Self::only(seed),
+            (None, None) => self,
+        }
     }
 
     fn all(self) -> impl Iterator<Item = u64> {
@@ -94,11 +103,7 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
         tokio::runtime::Handle::try_current().is_err(),
         "a simulation has a runtime of its own: call simulate(..) from a plain #[test], not from async code"
     );
-    let seeds = match (number_in(SEED), number_in(SEEDS)) {
-        (Some(seed), _) => Seeds::only(seed),
-        (None, Some(count)) if seeds.count > 1 => Seeds { count, ..seeds },
-        (None, _) => seeds,
-    };
+    let seeds = seeds.as_asked(number_in(SEED), number_in(SEEDS));
     assert!(seeds.count > 0, "no seed is to run, which would show nothing");
     let mut uncovered: Option<Uncovered> = None;
     for (position, seed) in seeds.all().enumerate() {
@@ -228,11 +233,14 @@ fn run_seed(watchdog: &Watchdog, seed: u64, test: &impl AsyncFn(Sim) -> Result<(
 
 /// A runtime of one thread, on virtual time, without sockets.
 fn node(sim: &Sim) -> std::io::Result<tokio::runtime::Runtime> {
-    let world = Arc::clone(&sim.world);
+    // The world has the waker of the runtime: a strong reference would keep both for ever.
+    let world = Arc::downgrade(&sim.world);
     let started = move || {
-        world.violate(
-            "a thread was started: a simulation has one; run blocking work inline, or test it outside a simulation",
-        );
+        if let Some(world) = world.upgrade() {
+            world.violate(
+                "a thread was started: a simulation has one; run blocking work inline, or test it outside a simulation",
+            );
+        }
     };
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).on_thread_start(started).build()
 }
@@ -279,5 +287,26 @@ mod tests {
         let failed = catch_unwind(AssertUnwindSafe(|| simulate_under(&impatient, Seeds::only(17), loops)));
         let text = failed.map_or_else(|panic| panic_text(&*panic), |()| "it ended".to_owned());
         assert!(text.starts_with("seed 17 failed: nothing has happened for"), "{text}");
+    }
+
+    #[test]
+    fn the_environment_chooses_how_many_seeds_run_and_the_first() {
+        let asked = |seeds: Seeds, first, count| seeds.as_asked(first, count).all().collect::<Vec<_>>();
+        assert_eq!(asked(Seeds::new(2), None, None), [0, 1]);
+        assert_eq!(asked(Seeds::new(2).from(5), None, Some(3)), [5, 6, 7]);
+        assert_eq!(asked(Seeds::new(2), Some(9), None), [9]);
+        assert_eq!(asked(Seeds::new(2), Some(9), Some(3)), [9, 10, 11]);
+        assert_eq!(asked(Seeds::only(4), None, Some(3)), [4], "a failure that was found once is one seed");
+    }
+
+    #[test]
+    fn a_seed_that_has_run_leaves_nothing_in_memory() {
+        let world = parking_lot::Mutex::new(std::sync::Weak::new());
+        Seeds::new(1).simulate(async |sim: Sim| {
+            *world.lock() = Arc::downgrade(&sim.world);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(())
+        });
+        assert!(world.lock().upgrade().is_none());
     }
 }
