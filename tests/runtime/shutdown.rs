@@ -213,6 +213,23 @@ fn a_terminal_channel_and_a_terminal_error_have_names_of_their_own() {
     assert_eq!(error.to_string(), "terminal error: broken");
 }
 
+/// A service or a test may start many boards on one runtime.
+#[tokio::test(start_paused = true)]
+async fn a_board_that_was_shut_down_leaves_no_task_behind() {
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let begun = Counter::default();
+    let folder = tempfile::tempdir().unwrap();
+    let sleeper = AgentSpec::new("sleeper", |_: Turn| async { Ok(Command::default().goto("worker")) }).dormant();
+    let board = Callboard::builder().storage(Sled::open(folder.path()).unwrap()).with(worker(&begun)).with(sleeper);
+    let board = board.start().await.unwrap();
+    board.complete(Task::new("x").to("sleeper").input(1)).await.unwrap();
+    submit(&board, 100).await;
+    board.shutdown().await;
+    drop(board);
+    tokio::time::sleep(secs(600)).await;
+    assert_eq!(alive(), 0);
+}
+
 #[tokio::test]
 async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of_the_board_live() {
     let folder = tempfile::tempdir().unwrap();
