@@ -6,6 +6,7 @@
 //! cargo bench --bench compare -- --quick      fewer rounds, and without the largest cases
 //! cargo bench --bench compare -- chain        the cases whose names contain "chain"
 //! cargo bench --bench compare -- --json       the same lines as JSON
+//! cargo bench --bench compare -- --workers 1  on runtimes with one worker, and not with two; before other options or behind them
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
 //! cargo bench --bench compare -- growth       how costs grow with what else there is; --svg FOLDER writes the picture
 //! cargo bench --bench compare -- --loop durable 3   durable chains, 3 times 1,000 at once; `durable-one 500`: one at a time;
@@ -31,7 +32,9 @@ mod runs;
 mod sizes;
 mod workflows;
 
-use std::process::ExitCode;
+use std::num::NonZeroU8;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command as Process, ExitCode};
 
 use effort::Effort;
 use report::Report;
@@ -69,6 +72,19 @@ const CASES: [(&str, Measure); 26] = [
     ("agents shutdown", crowds::shutdown),
 ];
 
+/// The cases that have no other runtime than one of one thread.
+const ON_ONE_THREAD: [&str; 4] = ["state handed on", "long run", "workflow loop", "agent loop"];
+
+/// Starts the benchmark again in the place of this process, with so many workers.
+fn with_workers(workers: &str, arguments: &[String]) -> ExitCode {
+    let Ok(workers) = workers.parse::<NonZeroU8>() else {
+        eprintln!("--workers takes a number from 1 to 255, and has \"{workers}\"");
+        return ExitCode::FAILURE;
+    };
+    let mut again = Process::new(std::env::current_exe().unwrap());
+    panic!("{}", again.args(arguments).env(measure::WORKERS, workers.to_string()).exec());
+}
+
 /// Measures one thing in this process, as a child of the benchmark, and prints the result.
 fn child(what: &str, count: usize) {
     let each = match what {
@@ -88,6 +104,10 @@ fn child(what: &str, count: usize) {
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--workers") {
+        let option: Vec<String> = arguments.drain(at..arguments.len().min(at + 2)).collect();
+        return with_workers(option.get(1).map_or("", String::as_str), &arguments);
+    }
     if let Some(at) = arguments.iter().position(|argument| argument == sizes::CHILD) {
         child(&arguments[at + 1], arguments[at + 2].parse().unwrap());
         return ExitCode::SUCCESS;
@@ -123,11 +143,12 @@ fn main() -> ExitCode {
     let effort = if take("--quick") { Effort::Quick } else { Effort::Full };
     let as_json = take("--json");
     if !as_json {
-        println!("allocator: {}", allocator::NAME);
+        println!("allocator: {}; workers: {}", allocator::NAME, measure::workers());
     }
     let mut report = Report::new(as_json);
     for (name, case) in CASES {
         if arguments.is_empty() || arguments.iter().any(|wanted| name.contains(wanted.as_str())) {
+            measure::is_on_one_thread_alone(ON_ONE_THREAD.contains(&name));
             case(&mut report, effort);
         }
     }

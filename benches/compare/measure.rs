@@ -1,6 +1,8 @@
 //! Clocks, memory and medians.
 
 use std::future::Future;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -55,13 +57,40 @@ pub(crate) fn each(clock: fn() -> f64, count: usize, work: impl FnOnce()) -> f64
     (clock() - before) / count as f64
 }
 
-/// A runtime with two workers, as on the machine for which the targets were set.
-pub(crate) fn two_workers() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+/// The variable with the number of workers that were chosen. Processes that a case starts inherit it.
+pub(crate) const WORKERS: &str = "CALLBOARD_WORKERS";
+
+/// Whether a case compares with nothing else than itself on [`one_thread`], so that it may be on the chosen workers in its place.
+static IS_ON_ONE_THREAD_ALONE: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_on_one_thread_alone(is_it: bool) {
+    IS_ON_ONE_THREAD_ALONE.store(is_it, Relaxed);
 }
 
+fn chosen_workers() -> Option<usize> {
+    std::env::var(WORKERS).ok().map(|workers| workers.parse().unwrap())
+}
+
+/// How many workers runtimes of several threads have: those that were chosen, or two.
+pub(crate) fn workers() -> usize {
+    chosen_workers().unwrap_or(2)
+}
+
+fn of_workers(workers: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap()
+}
+
+/// A runtime with two workers, as on the machine for which the targets were set, or with as many as were chosen.
+pub(crate) fn two_workers() -> Runtime {
+    of_workers(workers())
+}
+
+/// A runtime of one thread, without workers unless the case has no other and some were chosen.
 pub(crate) fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
+    match chosen_workers() {
+        Some(workers) if IS_ON_ONE_THREAD_ALONE.load(Relaxed) => of_workers(workers),
+        Some(_) | None => Builder::new_current_thread().enable_all().build().unwrap(),
+    }
 }
 
 /// Runs a future as a task, so that its steps do not wake a thread outside of the runtime.

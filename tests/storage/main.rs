@@ -9,6 +9,8 @@ mod campaigns;
 mod common;
 mod conformance;
 mod journal;
+#[cfg(feature = "sled")]
+mod older_store;
 mod open_notes;
 #[path = "../passing/mod.rs"]
 mod passing;

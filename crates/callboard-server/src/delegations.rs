@@ -26,6 +26,7 @@ use crate::people;
 use crate::problem::{Problem, ProblemCode};
 use crate::query;
 use crate::tokens::{Caller, Scope};
+use crate::written::Written;
 
 /// The header with which a client may repeat a request safely.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -138,7 +139,7 @@ pub(crate) async fn submit(context: &Context, task: Task) -> Result<Run, Problem
 
 /// The answer with a delegation that was accepted. Its location is relative, because the router may be mounted below another path.
 pub(crate) fn accepted(location: &str, delegation: impl Serialize) -> Response {
-    (StatusCode::ACCEPTED, [(LOCATION, location)], Json(delegation)).into_response()
+    (StatusCode::ACCEPTED, [(LOCATION, location)], Written(delegation)).into_response()
 }
 
 /// The same of a request that has begun this run.
@@ -225,7 +226,7 @@ pub(crate) async fn shown_run(context: &Context, run: RunId) -> Result<Value, Pr
 /// Answers with a delegation as it is now.
 pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Response, Problem> {
     let fold = find(&context, &id)?.read_with_placed().await?;
-    Ok(Json(shown(&context, &fold).await?).into_response())
+    Ok(Written(shown(&context, &fold).await?).into_response())
 }
 
 /// What a delegation is to refer to.

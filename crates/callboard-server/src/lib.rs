@@ -86,6 +86,7 @@ mod tls;
 mod tokens;
 mod watching;
 mod workflows;
+mod written;
 
 pub use access::Access;
 pub use agent_files::{AgentFile, AgentFiles};

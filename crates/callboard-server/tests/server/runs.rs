@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::http::Request;
 use callboard::env::Env;
 use callboard::messages::{Complexity, Durability, RunEvent, SendTo, Timestamp, Usage};
@@ -42,6 +42,32 @@ async fn run(board: &Callboard, to: &str) -> RunId {
     let run = board.submit(Task::new("x").to(to)).await.unwrap();
     run.result().await.unwrap();
     run.id()
+}
+
+#[tokio::test]
+async fn a_delegation_is_answered_as_json_of_a_known_length() {
+    let board = board().await;
+    let tokens = Tokens::new(Env::system());
+    let secret = tokens.add(TokenSpec::new("ci", [Scope::Read, Scope::Delegate])).unwrap();
+    let app = Server::new(board.clone(), tokens).router();
+    let ended = run(&board, "coder").await;
+    let (to, path) = (json!({ "to": "coder", "body": "fix" }).to_string(), format!("/v1/delegations/{ended}"));
+    for request in [Request::post("/v1/delegations").body(Body::from(to)), Request::get(path).body(Body::empty())] {
+        let mut request = request.unwrap();
+        let headers = [("host", "localhost".to_owned()), ("authorization", format!("Bearer {secret}"))];
+        for (name, value) in headers.into_iter().chain([("content-type", "application/json".to_owned())]) {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let response = app.clone().oneshot(request).await.unwrap();
+        assert!(response.status().is_success());
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let length = response.body().size_hint().exact();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(length, Some(body.len() as u64));
+        let shown: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(shown["to_agent"], "coder");
+    }
+    board.shutdown().await;
 }
 
 #[tokio::test]
