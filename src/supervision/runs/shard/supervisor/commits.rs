@@ -449,7 +449,7 @@ impl RunShard {
             ready_at: starting.now.monotonic.as_nanos() as u64,
             sink: TurnSink::new(Arc::clone(&self.shared.queue), beginning.cloned()),
             extras: Rare::of(ReadyExtras {
-                node: live.run.node_of_branch(branch).map(Arc::from),
+                node: live.run.node_of_branch(branch),
                 timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
                 answers: branch.extras.brief.answers.clone(),
                 reference: live.run.reference_of(turn).cloned(),
