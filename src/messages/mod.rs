@@ -79,7 +79,7 @@ pub use failure::{Failure, FailureKind};
 pub use flow::Flow;
 pub use ids::{RequestId, RunId, TraceId, TurnId};
 pub use json::Json;
-pub(crate) use json::MAX_JSON_DEPTH;
+pub(crate) use json::{MAX_JSON_DEPTH, write_integer};
 pub use kept::KeptAgent;
 pub(crate) use limits::AgentLimit;
 pub use limits::{Backoff, Complexity, Limits, PerDay, PerRun};

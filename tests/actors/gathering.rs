@@ -6,6 +6,7 @@ use crate::common::{builder, secs, until};
 use callboard::messages::{RunEvent, RunId, SendTo, Usage};
 use callboard::prelude::*;
 use callboard::storage::{Journal, Memory, Storage};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -35,6 +36,36 @@ async fn ends_of_parts_that_take_no_time_are_few_records() {
     assert_eq!(result.output, serde_json::json!((2..=PARTS + 1).collect::<Vec<_>>()));
     let records = records_of(&store, run.id()).await;
     assert!(records <= 10, "{records} records of {PARTS} parts");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_begin_once_and_those_of_an_agent_in_the_order_of_their_sends() {
+    // More in a row than are dispatched together, and rows of two agents.
+    let agent_of = |part: u64| if part < 150 || part.is_multiple_of(7) { "part" } else { "other" };
+    let begun: Arc<Mutex<Vec<(&str, u64)>>> = Arc::default();
+    let lead = move |_: Turn| async move {
+        Ok(Command::new().goto_many((0..200_u64).map(|part| SendTo::new(agent_of(part), part))))
+    };
+    let note = |agent: &'static str| {
+        let begun = Arc::clone(&begun);
+        move |turn: Turn| {
+            let begun = Arc::clone(&begun);
+            async move {
+                begun.lock().push((agent, turn.input::<u64>()?));
+                Ok(Command::new())
+            }
+        }
+    };
+    let board = builder().pool(1).agent("lead", lead).agent("part", note("part")).agent("other", note("other"));
+    let board = board.start().await.unwrap();
+    let run = board.submit(fan()).await.unwrap();
+    assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    let begun = std::mem::take(&mut *begun.lock());
+    for agent in ["part", "other"] {
+        let parts = begun.iter().filter(|(by, _)| *by == agent).map(|(_, part)| *part);
+        assert!(parts.eq((0..200).filter(|part| agent_of(*part) == agent)), "{agent}: {begun:?}");
+    }
     board.shutdown().await;
 }
 

@@ -1,5 +1,6 @@
 //! Carries out the effects of run supervisors.
 
+use std::iter::once;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -18,24 +19,28 @@ use super::{Router, derive};
 
 impl Dispatch for Router {
     fn start(&self, mut turn: Box<ReadyTurn>) {
-        // A run knows its own dynamic agents; kept ones are known to the board.
-        if turn.extras.made.as_deref().is_some_and(<[Json]>::is_empty)
-            && let Some(kept) = self.kept(&turn.agent)
-        {
-            turn.extras.made = Some(kept.drafts.into());
-        }
+        self.add_kept_drafts(&mut turn);
         match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
-            None => self.scheduler.enqueue(turn),
+            None => self.scheduler.enqueue(once(turn)),
             Some(fault) => {
                 self.delayed.lock().insert(turn.id);
                 let (scheduler, delayed) = (Arc::clone(&self.scheduler), Arc::clone(&self.delayed));
                 fault.deliver(turn, move |turn| {
                     if delayed.lock().contains(&turn.id) {
-                        scheduler.enqueue(turn);
+                        scheduler.enqueue(once(turn));
                     }
                 });
             }
         }
+    }
+
+    fn start_row(&self, mut turns: Vec<Box<ReadyTurn>>) {
+        // Each turn passes its own fault point.
+        if self.env.has_faults() {
+            return turns.into_iter().for_each(|turn| self.start(turn));
+        }
+        turns.iter_mut().for_each(|turn| self.add_kept_drafts(turn));
+        self.scheduler.enqueue(turns);
     }
 
     fn abort(&self, turn: TurnId, agent: &AgentName) {
@@ -135,6 +140,15 @@ fn agent_of<'a>(run: &'a Run, events: &'a [RunEvent]) -> Option<&'a AgentName> {
 }
 
 impl Router {
+    /// A run knows its own dynamic agents; kept ones are known to the board.
+    fn add_kept_drafts(&self, turn: &mut ReadyTurn) {
+        if turn.extras.made.as_deref().is_some_and(<[Json]>::is_empty)
+            && let Some(kept) = self.kept(&turn.agent)
+        {
+            turn.extras.made = Some(kept.drafts.into());
+        }
+    }
+
     /// A message of a delegation; a planned fault may lose, repeat or delay it.
     fn put_in_outbox(&self, message: Placed, inboxes: &mut Inboxes) {
         inboxes.add(message.message.owner());

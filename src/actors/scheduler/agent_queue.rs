@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::actors::agent::{AgentConfig, AgentMsg, AgentValue};
 use crate::actors::instruments::Histogram;
 use crate::actors::metrics::latency_of;
+use crate::actors::turn::StopReason;
 use crate::messages::{AgentName, TurnId};
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::rules::requests::Attempt;
@@ -115,6 +116,22 @@ impl AgentQueue {
         !(self.ready.is_empty() && self.reacquiring.is_empty() && self.typed_requests.is_empty())
     }
 
+    /// Adds a ready turn; one that was delivered before, or after a later attempt of it, is dropped.
+    pub(super) fn add(&mut self, ready: Box<ReadyTurn>) {
+        match self.turns.get(&ready.id) {
+            Some(known) if known.attempt > ready.attempt => return,
+            Some(known) if known.attempt == ready.attempt && !known.has_reported() && !known.is_lost() => return,
+            Some(_) | None => {}
+        }
+        let before = self.turns.insert(ready.id, KnownTurn { attempt: ready.attempt, running: None });
+        if let Some(KnownTurn { running: Some(running), .. }) = before {
+            // The earlier delivery of this attempt has reported already or is of a lost commit, or the attempt is obsolete: its result is not
+            // needed.
+            running.turn.stop.set(StopReason::Cancelled);
+        }
+        self.ready.push_back(ready);
+    }
+
     /// The grant for the agent when it is first in the wait queue.
     pub(super) fn next_grant(&self, has_permit: bool, is_closed: bool) -> Grant {
         let lacks = |turn: &RunningTurn| if turn.keeps_slot { Continuing::WithSlot } else { Continuing::WithoutSlot };
@@ -137,7 +154,15 @@ impl AgentQueue {
 
     /// Removes a running turn; `false` if another attempt has taken its place.
     pub(super) fn remove(&mut self, turn: &Arc<RunningTurn>) -> bool {
-        self.has(turn) && self.turns.remove(&turn.turn.ready.id).is_some()
+        let id = turn.turn.ready.id;
+        match self.turns.remove(&id) {
+            Some(known) if known.running.as_ref().is_some_and(|running| Arc::ptr_eq(running, turn)) => true,
+            Some(other) => {
+                self.turns.insert(id, other);
+                false
+            }
+            None => false,
+        }
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = (&TurnId, &Arc<RunningTurn>)> {

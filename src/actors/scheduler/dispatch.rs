@@ -1,6 +1,7 @@
 //! Starts turns: they become ready, start with a permit and a slot, yield them while they wait, and end.
 
 use std::collections::VecDeque;
+use std::iter::once;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
@@ -22,34 +23,31 @@ use super::state::{Job, Next, State};
 use super::{Scheduler, worker};
 
 impl Scheduler {
-    /// Makes a turn ready; the same attempt again changes nothing.
-    pub(in crate::actors) fn enqueue(self: &Arc<Self>, ready: Box<ReadyTurn>) {
+    /// Makes turns of one agent ready, in this order; the same attempt of a turn again changes nothing.
+    pub(in crate::actors) fn enqueue(self: &Arc<Self>, turns: impl IntoIterator<Item = Box<ReadyTurn>>) {
+        let mut turns = turns.into_iter();
+        let Some(first) = turns.next() else { return };
         let mut state = self.state.lock();
-        let Some(index) = state.index_of(ready.agent.host()) else {
+        let Some(index) = state.index_of(first.agent.host()) else {
             drop(state);
-            let text =
-                format!("agent {} is not registered; register it and restart the turn, or cancel the run", ready.agent);
-            return report(ready, Failure::new(FailureKind::Unregistered, text));
+            return once(first).chain(turns).for_each(|ready| {
+                let agent = &ready.agent;
+                let text =
+                    format!("agent {agent} is not registered; register it and restart the turn, or cancel the run");
+                report(ready, Failure::new(FailureKind::Unregistered, text));
+            });
         };
         let agent = &mut state.agents[index];
         if let Availability::Failed(error) = &agent.availability {
             let error = error.clone();
             drop(state);
-            return turn_away(ready, &error);
+            return once(first).chain(turns).for_each(|ready| turn_away(ready, &error));
         }
-        match agent.turns.get(&ready.id) {
-            // The turn was delivered twice, or after a later attempt.
-            Some(known) if known.attempt > ready.attempt => return,
-            Some(known) if known.attempt == ready.attempt && !known.has_reported() && !known.is_lost() => return,
-            Some(_) | None => {}
+        let before = agent.ready.len();
+        once(first).chain(turns).for_each(|ready| agent.add(ready));
+        if agent.ready.len() == before {
+            return;
         }
-        let before = agent.turns.insert(ready.id, KnownTurn { attempt: ready.attempt, running: None });
-        if let Some(KnownTurn { running: Some(running), .. }) = before {
-            // The earlier delivery of this attempt has reported already or is of a lost commit, or the attempt is obsolete: its result is not
-            // needed.
-            running.turn.stop.set(StopReason::Cancelled);
-        }
-        agent.ready.push_back(ready);
         self.want(&mut state, index);
         self.watch_offline(&mut state, index);
         state.push_waiting(index);
@@ -239,7 +237,10 @@ impl Scheduler {
         }
         let (generation, is_blocking) = (agent.generation, agent.config.is_blocking && self.env.has_threads());
         let deadline = now.saturating_add(turn.timeout(agent.config.timeout));
-        self.look_by(state, index, deadline);
+        // Of turns with the same limit that begin one after the other, the first has set it.
+        if agent.deadline.is_none_or(|before| deadline < before) {
+            self.look_by(state, index, deadline);
+        }
         Some(Job { agent: index, turn, value, generation, is_blocking })
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use text::Fields;
+pub(crate) use text::write_integer;
 
 /// A JSON value that is cheap to clone. JSON formats hold it as it is; binary formats hold it as text, because a
 /// binary format that does not describe itself could not read it back.

@@ -49,8 +49,11 @@ pub(super) fn write(value: &Value, order: Fields, text: &mut String) {
         }
         Value::String(string) => write_string(string, text),
         Value::Number(number) => match (number.as_u64(), number.as_i64()) {
-            (Some(number), _) => write_integer(number, "", text),
-            (None, Some(number)) => write_integer(number.unsigned_abs(), "-", text),
+            (Some(number), _) => write_integer(number, text),
+            (None, Some(number)) => {
+                text.push('-');
+                write_integer(number.unsigned_abs(), text);
+            }
             (None, None) => write!(text, "{number}").expect("a string takes any text"),
         },
         Value::Bool(true) => text.push_str("true"),
@@ -59,19 +62,12 @@ pub(super) fn write(value: &Value, order: Fields, text: &mut String) {
     }
 }
 
-/// Without the formatting machinery, which takes several times as long.
-fn write_integer(mut number: u64, sign: &str, text: &mut String) {
-    let (mut digits, mut first) = ([0_u8; 20], 20);
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
+/// Appends a number, without the formatting machinery, which takes several times as long. Most numbers have few digits.
+pub(crate) fn write_integer(number: u64, text: &mut String) {
+    if number >= 10 {
+        write_integer(number / 10, text);
     }
-    text.push_str(sign);
-    text.push_str(std::str::from_utf8(&digits[first..]).expect("digits are ASCII"));
+    text.push(char::from(b'0' + (number % 10) as u8));
 }
 
 /// Whether a string has no escapes. No early exit, so that many bytes are compared at once.

@@ -30,8 +30,22 @@ struct Many<V> {
 }
 
 impl<V> Many<V> {
+    /// The place of a number if none is missing between it and the last one, which is so for most. Every look-up comes here first.
+    #[inline]
+    fn usual_place(&self, number: u32) -> Option<usize> {
+        let before_last = self.places.last()?.0.checked_sub(number)?;
+        let place = (self.places.len() - 1).checked_sub(before_last as usize)?;
+        (self.places[place].0 == number).then_some(place)
+    }
+
     /// The place of a number, or where it would be.
+    #[inline]
     fn place_of(&self, number: u32) -> Result<usize, usize> {
+        self.usual_place(number).map_or_else(|| self.search(number), Ok)
+    }
+
+    #[cold]
+    fn search(&self, number: u32) -> Result<usize, usize> {
         let (Some((first, _)), Some((last, _))) = (self.places.first(), self.places.last()) else { return Err(0) };
         let end = self.places.len() - 1;
         let (Some(after_first), Some(before_last)) = (number.checked_sub(*first), last.checked_sub(number)) else {
@@ -48,10 +62,12 @@ impl<V> Many<V> {
         found.map(|place| least + place).map_err(|place| least + place)
     }
 
+    #[inline]
     fn get(&self, number: u32) -> Option<&V> {
         self.places[self.place_of(number).ok()?].1.as_ref()
     }
 
+    #[inline]
     fn get_mut(&mut self, number: u32) -> Option<&mut V> {
         let place = self.place_of(number).ok()?;
         self.places[place].1.as_mut()
@@ -104,6 +120,7 @@ impl<V> Numbered<V> {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&V> {
         match &self.0 {
             Entries::Few(few) => few.get(&number),
@@ -111,6 +128,7 @@ impl<V> Numbered<V> {
         }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut V> {
         match &mut self.0 {
             Entries::Few(few) => few.get_mut(&number),

@@ -46,6 +46,14 @@ impl<T: Parts> Rare<T> {
         Self((!parts.is_empty()).then(|| Box::new(parts)))
     }
 
+    /// A copy of these parts, without room for empty ones.
+    pub(crate) fn copied(parts: &T) -> Self
+    where
+        T: Clone,
+    {
+        Self((!parts.is_empty()).then(|| Box::new(parts.clone())))
+    }
+
     /// The parts for a change; `None` if they are empty and take no room.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()

@@ -26,6 +26,10 @@ pub(crate) trait Dispatch: AgentDirectory {
     /// Queues a ready turn with its agent. Starting the same attempt of a turn again changes nothing.
     fn start(&self, turn: Box<ReadyTurn>);
 
+    /// As [`start`](Self::start), for turns of one agent, in this order.
+    #[allow(clippy::vec_box, reason = "a turn stays where it was made")]
+    fn start_row(&self, turns: Vec<Box<ReadyTurn>>);
+
     /// Whether a worker has finished the turn: its outcome is in the queue, or was lost with a crash.
     fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool;
 

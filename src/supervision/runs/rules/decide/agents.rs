@@ -19,7 +19,8 @@ pub(crate) fn on_make(
     is_change: bool,
     context: &DecisionContext<'_>,
 ) -> (Result<AgentName, Refusal>, Authority) {
-    let Bounds { authority, .. } = run.bounds_of(run.branch_of(turn), &turn.agent, context.directory);
+    let own = run.own_authority(&turn.agent, context.directory);
+    let Bounds { authority, .. } = run.bounds_of(run.branch_of(turn), own, context.directory);
     let made = made(run, turn, name, draft, is_change, context);
     (made.map_err(|why| Refusal::AgentNotMade { name: name.to_owned(), why }), authority)
 }

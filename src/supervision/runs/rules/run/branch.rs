@@ -69,7 +69,9 @@ impl Branches {
     }
 
     pub(super) fn remove(&mut self, id: u32) -> Option<Box<Branch>> {
-        self.parked.remove(&id);
+        if self.parked.len() > 0 {
+            self.parked.remove(&id);
+        }
         self.open.remove(id)
     }
 

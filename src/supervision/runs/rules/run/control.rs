@@ -181,11 +181,16 @@ impl Run {
             ..Branch::new(Origin::Root, parent.view.clone(), parent.chain.clone())
         };
         let sibling = sibling.with_brief(Brief { deadline: None, ..parent.extras.brief.clone() });
-        let mut children = Vec::new();
+        let mut children = Vec::with_capacity(sends.size_hint().0);
+        let mut last: Option<AgentName> = None;
         for (index, (agent, input)) in sends.enumerate() {
             let origin = Origin::Fork { parent: id, index };
             let child = self.branches.add(Branch { origin, ..sibling.clone() });
-            effects.push(self.start_turn(child, agent, input));
+            // Of parts in a row for one agent, the first counts it.
+            effects.push(match last.replace(agent.clone()) {
+                Some(before) if before == agent => self.open_turn(child, agent, input),
+                Some(_) | None => self.start_turn(child, agent, input),
+            });
             children.push(child);
         }
         let is_empty = children.is_empty();

@@ -64,6 +64,15 @@ impl Run {
             self.note_end_of(id);
             let Some(mut branch) = self.branches.remove(id) else { return };
             let end = BranchEnd::of(&mut branch, outcome, output);
+            if forced.is_none()
+                && let Some(item) = self.item_ended_by(&branch, &end)
+            {
+                if let Some(item) = self.branches.get_mut(item) {
+                    item.deltas = end.deltas;
+                }
+                (id, outcome, output) = (item, end.outcome, end.output);
+                continue;
+            }
             match branch.origin {
                 Origin::Node { .. } => return self.node_branch_ended(*branch, end, forced.is_some()),
                 Origin::Compensation { parent } => {

@@ -328,15 +328,14 @@ impl OpenTurn {
 
     /// Whether it has an unanswered delegation for which it does not wait.
     pub(in crate::supervision::runs) fn has_detached(&self) -> bool {
-        self.kept
-            .records
-            .values()
-            .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
+        let is_detached =
+            |record: &Record| matches!(record, Record::Delegation { order, reply: None, .. } if order.is_detached);
+        !self.kept.records.is_empty() && self.kept.records.values().any(|record| is_detached(record))
     }
 
     /// Whether an answer comes in a turn of its own once this one has ended, also one that is there already.
     pub(in crate::supervision::runs) fn leaves_answers(&self) -> bool {
-        self.kept.records.values().any(|record| record.leaves_answer())
+        !self.kept.records.is_empty() && self.kept.records.values().any(|record| record.leaves_answer())
     }
 
     /// The answers to its delegations so far, in the order of the requests.
@@ -356,6 +355,9 @@ impl OpenTurn {
 
     /// The writes of its answered children.
     pub(in crate::supervision::runs) fn children(&self) -> Vec<ChildDeltas> {
+        if self.kept.records.is_empty() {
+            return Vec::new();
+        }
         let answered = |record: &Record| match record {
             Record::Delegation { deltas, order, .. } if deltas.answered.is_some() && !order.is_detached => {
                 Some(deltas.clone())

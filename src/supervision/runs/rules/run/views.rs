@@ -135,29 +135,37 @@ impl Run {
         (!command.update.is_empty()).then(delta)
     }
 
-    /// The authority of an agent in a branch: the intersection of the run's grant, the authority of every agent in the chain, and
-    /// that of agents that passed control on or created it. Also the deadline of the run, or of an enclosing delegation.
+    /// The authority of an agent by itself: of the board's agent, or that of its host and its makers.
+    pub(in crate::supervision::runs) fn own_authority(
+        &self,
+        agent: &AgentName,
+        directory: &dyn AgentDirectory,
+    ) -> Authority {
+        let made = match (self.extras.agents.authority_of(agent), agent.maker()) {
+            (Some(authority), _) => authority,
+            // It was kept, or created by a turn that a fork has not copied.
+            (None, Some(_)) => directory.kept(agent).map_or(Authority::of([]), |kept| kept.authority),
+            (None, None) => Authority::ALL,
+        };
+        made.and(directory.authority(agent.host()))
+    }
+
+    /// The authority of an agent, which has this [one by itself](Self::own_authority), in a branch: the intersection of the run's grant, the
+    /// authority of every agent in the chain, and that of agents that passed control on or created it. Also the deadline of the run, or of an
+    /// enclosing delegation.
     pub(in crate::supervision::runs) fn bounds_of(
         &self,
         branch: &Branch,
-        agent: &AgentName,
+        own: Authority,
         directory: &dyn AgentDirectory,
     ) -> Bounds {
-        let own = |agent: &AgentName| {
-            let made = match (self.extras.agents.authority_of(agent), agent.maker()) {
-                (Some(authority), _) => authority,
-                // It was kept, or created by a turn that a fork has not copied.
-                (None, Some(_)) => directory.kept(agent).map_or(Authority::of([]), |kept| kept.authority),
-                (None, None) => Authority::ALL,
-            };
-            made.and(directory.authority(agent.host()))
-        };
+        let of = |agent: &AgentName| self.own_authority(agent, directory);
         let task = &self.submission.task;
-        let mut authority = task.grant.and(own(agent));
+        let mut authority = task.grant.and(own);
         // The grant covers the part of the chain that led to the run.
         let own_steps = branch.chain.len() - self.submission.chain.len();
         for step in branch.chain.newest_first().take(own_steps) {
-            authority = authority.and(own(&step.from)).and(own(&step.to));
+            authority = authority.and(of(&step.from)).and(of(&step.to));
         }
         let mut deadline = task.deadline.map(|deadline| self.submission.at + deadline);
         let mut next = Some(branch);

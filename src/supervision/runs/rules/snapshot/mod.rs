@@ -253,12 +253,17 @@ mod tests {
         let command = Arc::new(Command::new().goto_many(sends));
         run.step(&RunEvent::TurnEnded { turn: 2, agent: agent.clone(), attempt: 1, command, verdict, at });
         assert!(!is_due(1_000, &run));
-        for turn in 4..1_003 {
+        let end = |turn: u32, run: &mut Run| {
             let (agent, command) = (agent.clone(), Arc::new(Command::new()));
             run.step(&RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict: Verdict::Nothing, at });
-        }
+        };
+        (4..1_003).for_each(|turn| end(turn, &mut run));
         assert_eq!(run.turns().len(), 1);
         assert!(!is_due(1_000, &run) && is_due(10_000, &run));
+        let mut cadence = Cadence::default();
+        assert!(!cadence.count(1_000, &run));
+        end(1_003, &mut run);
+        assert!(cadence.count(1_000, &run), "it is measured again before as much has happened as the parts would take");
     }
 
     #[test]

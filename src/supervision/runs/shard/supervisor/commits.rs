@@ -1,5 +1,6 @@
 //! Commits: at most one of a run is in flight, and its acknowledgement releases the effects and replies that wait for it.
 
+use std::iter::{from_fn, once};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::env::{Mutant, Now};
-use crate::messages::{Durability, PlacedTurn, RunId};
+use crate::messages::{AgentName, Authority, Durability, PlacedTurn, RunId};
 use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::rare::Rare;
@@ -113,8 +114,10 @@ impl RunShard {
             self.shared.dispatch.journaled(&live.run, sequence, &events[at..], &mut live.inboxes);
         }
         events.clear();
-        for released in on_commit.drain(..) {
-            self.perform(&mut live, released, now);
+        if on_commit.windows(2).any(|two| two.iter().all(|action| started_by(action).is_some())) {
+            self.perform_with_rows(&mut live, on_commit.drain(..), now);
+        } else {
+            on_commit.drain(..).for_each(|released| self.perform(&mut live, released, now));
         }
         self.buffers.recycle(events, std::mem::take(&mut live.effects), on_commit);
         if has_ended {
@@ -222,6 +225,21 @@ impl RunShard {
         }
     }
 
+    /// Performs actions in order. Of turns that start in a row, each agent's are dispatched together.
+    fn perform_with_rows(&mut self, live: &mut LiveRun, released: impl Iterator<Item = OnCommit>, now: Now) {
+        let mut released = released.peekable();
+        while let Some(action) = released.next() {
+            match started_by(&action) {
+                Some(first) => {
+                    let others = from_fn(|| released.next_if(|next| started_by(next).is_some()));
+                    let others = others.filter_map(|action| started_by(&action));
+                    self.start_row(live, once(first).chain(others), now);
+                }
+                None => self.perform(live, action, now),
+            }
+        }
+    }
+
     fn perform(&mut self, live: &mut LiveRun, released: OnCommit, now: Now) {
         let shared = &self.shared;
         match released {
@@ -237,7 +255,9 @@ impl RunShard {
                 let id = live.run.turn_id(turn);
                 let waiter = waiter.as_ref().map(|(waiter, agent)| (live.run.turn_id(*waiter), agent));
                 shared.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
-                live.waiters.retain(|request, _| request.turn != turn);
+                if !live.waiters.is_empty() {
+                    live.waiters.retain(|request, _| request.turn != turn);
+                }
                 if abort {
                     shared.dispatch.abort(id, &agent);
                 }
@@ -296,14 +316,42 @@ impl RunShard {
     /// Dispatches a turn, once its agent's breaker admits it. Turns of a plan wait for an open breaker, and so does the first
     /// one of a run that waited in its conversation; any other was admitted with the event that began it.
     pub(super) fn start_when_admitted(&mut self, live: &mut LiveRun, number: u32, now: Now) {
-        if live.run.waits_for_conversation() {
-            return;
+        if let Some((turn, branch)) = self.admitted(live, number, now) {
+            self.dispatch(live, (number, turn), (branch, None), now);
         }
-        let Some(turn) = live.run.turn(number) else { return };
+    }
+
+    /// As [`start_when_admitted`](Self::start_when_admitted), for several turns. Those of one agent in a row are dispatched together.
+    fn start_row(&mut self, live: &LiveRun, numbers: impl Iterator<Item = u32>, now: Now) {
+        let mut starting = Starting::of(live, now);
+        let mut row = Vec::new();
+        for number in numbers {
+            let Some((turn, branch)) = self.admitted(live, number, now) else { continue };
+            #[allow(clippy::borrowed_box, reason = "the elements of the row are boxes")]
+            let agent = row.last().map(|last: &Box<ReadyTurn>| &last.agent);
+            if row.len() >= MOST_IN_A_ROW || agent.is_some_and(|agent| *agent != turn.agent) {
+                self.shared.dispatch.start_row(std::mem::take(&mut row));
+            }
+            row.extend(self.ready(&mut starting, (number, turn), (branch, None)));
+        }
+        if !row.is_empty() {
+            self.shared.dispatch.start_row(row);
+        }
+    }
+
+    /// A turn that may be dispatched now, and its branch; one whose agent's breaker does not admit it is looked at again later.
+    fn admitted<'a>(&mut self, live: &'a LiveRun, number: u32, now: Now) -> Option<(&'a OpenTurn, &'a Branch)> {
+        if live.run.waits_for_conversation() {
+            return None;
+        }
+        let turn = live.run.turn(number)?;
         let branch = live.run.branch_of(turn);
         match self.admit(live, (number, turn), branch, now) {
-            Ok(()) => self.dispatch(live, (number, turn), (branch, None), now),
-            Err(retry_after) => self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number)),
+            Ok(()) => Some((turn, branch)),
+            Err(retry_after) => {
+                self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
+                None
+            }
         }
     }
 
@@ -353,14 +401,32 @@ impl RunShard {
     fn dispatch(
         &self,
         live: &LiveRun,
-        (number, turn): (u32, &OpenTurn),
+        turn: (u32, &OpenTurn),
         (branch, beginning): (&Branch, Option<&Arc<Beginning>>),
         now: Now,
     ) {
-        if *turn.phase() != Phase::Leased {
-            return;
+        if let Some(ready) = self.ready(&mut Starting::of(live, now), turn, (branch, beginning)) {
+            self.shared.dispatch.start(ready);
         }
-        let Bounds { authority, deadline } = live.run.bounds_of(branch, &turn.agent, &*self.shared.dispatch);
+    }
+
+    /// A leased turn as it is dispatched.
+    fn ready<'a>(
+        &self,
+        starting: &mut Starting<'a>,
+        (number, turn): (u32, &'a OpenTurn),
+        (branch, beginning): (&Branch, Option<&Arc<Beginning>>),
+    ) -> Option<Box<ReadyTurn>> {
+        if *turn.phase() != Phase::Leased {
+            return None;
+        }
+        let live = starting.live;
+        let own = match starting.own {
+            Some((agent, own)) if *agent == turn.agent => own,
+            Some(_) | None => live.run.own_authority(&turn.agent, &*self.shared.dispatch),
+        };
+        starting.own = Some((&turn.agent, own));
+        let Bounds { authority, deadline } = live.run.bounds_of(branch, own, &*self.shared.dispatch);
         let ready = Box::new(ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
@@ -369,7 +435,7 @@ impl RunShard {
             input: turn.input.clone(),
             view: branch.view.clone(),
             figures: turn.figures().cloned(),
-            shows_previous_agent: live.run.shows_previous_agent(),
+            shows_previous_agent: starting.shows_previous_agent,
             chain: branch.chain.clone(),
             previous_agent: branch.previous_agent.clone(),
             authority,
@@ -377,13 +443,13 @@ impl RunShard {
             is_run_tainted: live.run.is_tainted(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),
-            records: Rare::of(turn.records().clone()),
+            records: Rare::copied(turn.records()),
             durability: live.durability,
             is_recovered: live.is_recovered,
-            ready_at: now.monotonic.as_nanos() as u64,
+            ready_at: starting.now.monotonic.as_nanos() as u64,
             sink: TurnSink::new(Arc::clone(&self.shared.queue), beginning.cloned()),
             extras: Rare::of(ReadyExtras {
-                node: live.run.node_of_branch(branch).map(Arc::from),
+                node: live.run.node_of_branch(branch),
                 timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
                 answers: branch.extras.brief.answers.clone(),
                 reference: live.run.reference_of(turn).cloned(),
@@ -392,6 +458,29 @@ impl RunShard {
                 conversation: live.run.conversation_of(turn).cloned(),
             }),
         });
-        self.shared.dispatch.start(ready.seen_from_there());
+        Some(ready.seen_from_there())
+    }
+}
+
+/// The most turns of an agent that are dispatched together, for which the scheduler is locked.
+const MOST_IN_A_ROW: usize = 64;
+
+/// The turn that an action starts.
+fn started_by(action: &OnCommit) -> Option<u32> {
+    if let OnCommit::Effect(Effect::Start(turn)) = action { Some(*turn) } else { None }
+}
+
+/// What turns that start at once have in common.
+struct Starting<'a> {
+    live: &'a LiveRun,
+    now: Now,
+    shows_previous_agent: bool,
+    /// The last one's agent, and the authority of that by itself.
+    own: Option<(&'a AgentName, Authority)>,
+}
+
+impl<'a> Starting<'a> {
+    fn of(live: &'a LiveRun, now: Now) -> Self {
+        Self { live, now, shows_previous_agent: live.run.shows_previous_agent(), own: None }
     }
 }

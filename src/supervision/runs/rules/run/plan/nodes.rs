@@ -1,9 +1,9 @@
 //! The plan node on which a branch works, the path to it, and the rules for it.
 
-use std::fmt::Write as _;
+use std::sync::Arc;
 
-use crate::messages::{Command, Json, Refusal, Scope as Scoped, State, Update};
-use crate::supervision::runs::rules::run::branch::{Branch, Now, Origin};
+use crate::messages::{Command, Json, Refusal, Scope as Scoped, State, Update, write_integer};
+use crate::supervision::runs::rules::run::branch::{Branch, BranchEnd, Now, Origin};
 use crate::supervision::runs::rules::run::fold::Run;
 use crate::supervision::runs::rules::run::turn::OpenTurn;
 use crate::workflow::graph::{Graph, Level, Rules, Station, Task};
@@ -43,18 +43,43 @@ impl Run {
 
     /// Whether a node is all that a map does for an item, so that nothing reads the state after it.
     pub(in crate::supervision::runs) fn is_whole_item(&self, graph: &Graph, block: u32) -> bool {
-        let is_item = self.branches.get(block).is_some_and(|block| matches!(block.origin, Origin::Fork { .. }));
-        let Some(scope) = self.scope(block).filter(|_| is_item) else { return false };
+        self.whole_item(graph, block).is_some()
+    }
+
+    /// The branch of an item of a map, if all that is done for it is one node of its block, and nothing reads the state after that.
+    fn whole_item(&self, graph: &Graph, block: u32) -> Option<&Branch> {
+        let branch = self.branches.get(block).filter(|branch| matches!(branch.origin, Origin::Fork { .. }))?;
+        let Now::Plan(scope) = &branch.now else { return None };
         let level = graph.level(scope.block);
         let [Station { rules: Rules { saves: None, compensation: None, .. }, .. }] = level.nodes.as_slice() else {
-            return false;
+            return None;
         };
-        level.output.is_none() && graph.checks.is_empty()
+        (level.output.is_none() && graph.checks.is_empty()).then_some(branch)
+    }
+
+    /// The item of a map that ends with the branch of its only node, with the output and the writes of that. The agenda would come to the same
+    /// when it has come to this end, which is next if the agenda is empty.
+    pub(in crate::supervision::runs) fn item_ended_by(&self, branch: &Branch, end: &BranchEnd) -> Option<u32> {
+        let Origin::Node { parent, .. } = branch.origin else { return None };
+        let item = self.whole_item(self.plan.graph()?, parent)?;
+        let is_all = end.outcome.is_finished()
+            && end.reversible.is_empty()
+            && item.extras.undo.is_none()
+            && item.deltas.is_empty()
+            && self.plan.is_idle();
+        is_all.then_some(parent)
     }
 
     /// The path to the node that a branch works on, or to the node of this name in its block.
     pub(super) fn path_to(&self, branch: &Branch, node: Option<&str>) -> String {
-        let Some(graph) = self.plan.graph() else { return String::new() };
+        let mut path = String::new();
+        self.write_path(branch, node, &mut path);
+        path
+    }
+
+    /// Appends [`Run::path_to`] a node.
+    fn write_path(&self, branch: &Branch, node: Option<&str>, path: &mut String) {
+        let Some(graph) = self.plan.graph() else { return };
         // Collected from the inside. The path is made for each turn of a plan, so each branch is looked up only once.
         let mut parts: Vec<Part<'_>> = node.map(|name| Part { name, place: Place::Only }).into_iter().collect();
         let (mut next, mut place) = (Some(branch), Place::Only);
@@ -84,7 +109,7 @@ impl Run {
         // The only node of a repeated body has the name of the loop or map.
         let is_body =
             matches!(&*parts, [own, around, ..] if own.is_only() && !around.is_only() && own.name == around.name);
-        joined(&parts[usize::from(is_body)..])
+        write_joined(&parts[usize::from(is_body)..], path);
     }
 
     /// The target of a command of a node's turn, in the form that is journaled.
@@ -160,12 +185,17 @@ impl Run {
     /// that agents brought about.
     #[must_use]
     pub fn node_of(&self, turn: u32) -> Option<String> {
-        self.node_of_branch(self.branch_of(self.turns.get(turn)?))
+        let branch = self.branch_of(self.turns.get(turn)?);
+        branch.is_planned().then(|| self.path_to(branch, None))
     }
 
-    /// [`Run::node_of`] the turn of this branch.
-    pub(in crate::supervision::runs) fn node_of_branch(&self, branch: &Branch) -> Option<String> {
-        branch.is_planned().then(|| self.path_to(branch, None))
+    /// [`Run::node_of`] the turn of this branch. It is made for each turn of a plan, so its text is written into scratch space.
+    pub(in crate::supervision::runs) fn node_of_branch(&self, branch: &Branch) -> Option<Arc<str>> {
+        let shared = |path: &mut String| {
+            self.write_path(branch, None, path);
+            Arc::from(path.as_str())
+        };
+        branch.is_planned().then(|| Json::with_scratch(shared))
     }
 
     /// The rules of the plan for the turns of a node.
@@ -228,21 +258,110 @@ impl Part<'_> {
     }
 }
 
-/// The path as text; its parts are given from the inside. It is made for each turn, so it is written into one allocation.
-fn joined(parts: &[Part<'_>]) -> String {
-    let digits = "[4294967295]/".len();
-    let mut path = String::with_capacity(parts.iter().map(|part| part.name.len() + digits).sum());
+/// Appends the path as text; its parts are given from the inside.
+fn write_joined(parts: &[Part<'_>], path: &mut String) {
     for (index, Part { name, place }) in parts.iter().rev().enumerate() {
         if index > 0 {
             path.push('/');
         }
         path.push_str(name);
-        // Writing to a `String` cannot fail.
-        let _ = match place {
-            Place::Only => Ok(()),
-            Place::Iteration(iteration) => write!(path, "#{iteration}"),
-            Place::Item(item) => write!(path, "[{item}]"),
-        };
+        match place {
+            Place::Only => {}
+            Place::Iteration(iteration) => {
+                path.push('#');
+                write_integer((*iteration).into(), path);
+            }
+            Place::Item(item) => {
+                path.push('[');
+                write_integer(*item as u64, path);
+                path.push(']');
+            }
+        }
     }
-    path
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use crate::messages::state::StateRules;
+    use crate::messages::{
+        AgentName, Chain, Failure, FailureKind, Reducer, RunEvent, RunId, Submission, Timestamp, TraceId, Verdict,
+    };
+    use crate::workflow::{Node, Workflow};
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_millis(1_000);
+
+    /// A map over the input, by what it does for an item, and what comes after it.
+    fn plan(body: u8, is_last: bool) -> Workflow {
+        let (one, other) = (|| Node::agent("a", "x"), || Node::agent("b", "x").after("a"));
+        let body = match body {
+            0 => vec![one()],
+            1 => vec![one().saved_to("list")],
+            2 => vec![one().compensated_by("x")],
+            3 => vec![one(), other()],
+            4 => vec![one().for_each("[1, 2]")],
+            5 => vec![one().for_each("[]")],
+            6 => vec![Node::nodes("inner", [one()])],
+            _ => vec![one().when("input == 2")],
+        };
+        let map = Node::nodes("each", body).for_each("input");
+        let after = (!is_last).then(|| Node::agent("after", "x").after("each"));
+        let builder = Workflow::builder("map").channel("list", Reducer::Append).node(map);
+        after.into_iter().fold(builder, |builder, node| builder.node(node)).build().unwrap()
+    }
+
+    /// The run, also as one that keeps the states of nodes, so that each end goes over the agenda.
+    fn runs(plan: &Workflow) -> [Run; 2] {
+        let (id, agent) = (Uuid::from_u128(7), AgentName::new("x").unwrap());
+        let cast = plan.plan().cast().iter().map(|_| agent.clone()).collect();
+        let (run, trace, chain) = (RunId(id), TraceId(id), Chain::default());
+        let submission = Submission { run, trace, task: plan.task(json!([1, 2, 3])), agent, cast, chain, at: AT };
+        let submission = Arc::new(submission);
+        [None, Some(Box::default())]
+            .map(|states| Run::begin_watched(Arc::clone(&submission), StateRules::default(), states).0)
+    }
+
+    /// How the turn ends.
+    fn end(run: &Run, turn: u32, how: u8) -> RunEvent {
+        let (agent, attempt, at) = (run.agent_of(turn).unwrap().clone(), 1, AT);
+        let command = match how {
+            0 | 1 => Command::output(turn),
+            2 | 3 => Command::output(turn).with("list", turn),
+            4 => Command::update("other", turn),
+            5 => Command::output(turn).end(),
+            _ => {
+                let (input, failure) = (Json::null(), Failure::new(FailureKind::Terminal, "no"));
+                return RunEvent::TurnFailed { turn, agent, input, attempt, failure, at };
+            }
+        };
+        RunEvent::TurnEnded { turn, agent, attempt, command: Arc::new(command), verdict: Verdict::Nothing, at }
+    }
+
+    proptest! {
+        #[test]
+        fn items_that_end_with_their_turn_end_as_over_the_agenda(
+            body in 0..8_u8,
+            is_last in any::<bool>(),
+            ends in prop::collection::vec((any::<prop::sample::Index>(), 0..7_u8), 0..12),
+        ) {
+            let mut runs = runs(&plan(body, is_last));
+            for (turn, how) in ends {
+                let open: Vec<u32> = runs[0].open_turns().collect();
+                if open.is_empty() {
+                    break;
+                }
+                let event = end(&runs[0], open[turn.index(open.len())], how);
+                let [effects, expected] = runs.each_mut().map(|run| run.step(&event));
+                prop_assert_eq!(effects, expected);
+                let [state, expected] =
+                    runs.each_ref().map(|run| format!("{:?}", (&run.branches, &run.turns, &run.result)));
+                prop_assert_eq!(state, expected);
+            }
+        }
+    }
 }

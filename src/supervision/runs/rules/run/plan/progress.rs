@@ -50,6 +50,11 @@ impl PlanProgress {
         self.agenda.get_mut()?.pop_front()
     }
 
+    /// Whether nothing in blocks is pending, and no states are kept.
+    pub(super) fn is_idle(&self) -> bool {
+        self.agenda.is_empty() && self.states.is_none()
+    }
+
     pub(super) fn states(&self) -> Option<&EndStates> {
         self.states.as_deref()
     }
