@@ -50,7 +50,8 @@ impl Callboard {
                 let board = Arc::downgrade(&self.board);
                 tokio::spawn(async move {
                     tokio::time::sleep(wait).await;
-                    if let Some(board) = board.upgrade() {
+                    // A board that ends says at its end what others are to know.
+                    if let Some(board) = board.upgrade().filter(|board| !board.is_closed()) {
                         Self { board }.announce_now().await;
                     }
                 });

@@ -321,6 +321,7 @@ impl Builder {
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
         tokio::spawn(async move {
             tree.join().await;
+            watched.withdraw_all();
             watched.hub.close();
         });
         match observer {

@@ -183,7 +183,7 @@ impl Router {
         self.publish(name, &announced);
     }
 
-    /// Withdraws the announcements of all agents that have no actor: the board ends.
+    /// Withdraws the announcements of all agents that have not withdrawn: the board has ended.
     pub(crate) fn withdraw_all(&self) {
         self.drain_outbox();
         let at = self.env.now().wall;
