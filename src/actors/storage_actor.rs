@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     pub(crate) scan_every: Duration,
     /// The name of the board.
     pub(crate) name: Arc<str>,
-    /// What the board says about itself to the others.
-    pub(crate) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
+    /// What the board says about itself to the others, as bytes.
+    pub(crate) about: Arc<dyn Fn() -> Arc<[u8]> + Send + Sync>,
     /// Whether the board has an agent, or reaches it.
     pub(crate) reaches: Arc<dyn Fn(&AgentName) -> bool + Send + Sync>,
     pub(crate) shards: Arc<ShardQueues>,
@@ -72,7 +72,7 @@ impl Arguments {
             let address = address.map(|address| format!(", that at {address}")).unwrap_or_default();
             return Some(format!("another board works on the store under its name {}{address}", self.name));
         }
-        match answer_of(storage.renew_session(session, (self.about)().to_bytes())).await {
+        match answer_of(storage.renew_session(session, (self.about)())).await {
             Err(StorageError::Stopped { detail }) => Some(detail),
             Ok(()) | Err(_) => None,
         }
@@ -185,8 +185,7 @@ impl Actor for StorageActor {
                     let detail = arguments.lease.why_over(renewals.pause, renewals.trouble.as_ref());
                     arguments.stop(&me, StorageError::Stopped { detail: detail.unwrap_or_default() });
                 }
-                let renewal =
-                    journal.storage().renew_session(arguments.ownership.session(), (arguments.about)().to_bytes());
+                let renewal = journal.storage().renew_session(arguments.ownership.session(), (arguments.about)());
                 tokio::spawn(async move { me.cast(StorageActorMsg::Renewed(begun_at, answer_of(renewal).await)) });
             }
             StorageActorMsg::Renewed(begun_at, Ok(())) => {
@@ -258,7 +257,7 @@ impl Actor for StorageActor {
         let (storage, session) = (journal.storage(), ownership.session());
         if ownership.is_leaving() {
             // Without it, others count the board as lost with its runs.
-            let renewed = answer_of(storage.renew_session(session, about().to_bytes()));
+            let renewed = answer_of(storage.renew_session(session, about()));
             let _ = tokio::time::timeout(LEAVE_WITHIN, renewed).await;
         }
         // A session that is not ended here runs out by itself.

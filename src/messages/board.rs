@@ -1,5 +1,6 @@
 //! What a board says about itself to the others on its store.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,15 @@ pub struct BoardAgent {
     pub has_effects: bool,
 }
 
+/// Appends the text of a list of agents.
+pub(crate) fn write_agents(agents: &[BoardAgent], bytes: &mut Vec<u8>) {
+    let begin = bytes.len();
+    if serde_json::to_writer(&mut *bytes, agents).is_err() {
+        bytes.truncate(begin);
+        bytes.extend_from_slice(b"[]");
+    }
+}
+
 const fn everything() -> Authority {
     Authority::ALL
 }
@@ -97,14 +107,27 @@ impl BoardInfo {
         serde_json::from_slice(about).ok()
     }
 
+    /// What [`BoardInfo::read`] reads: this without its agents, and in their place those of the text that `write` appends, of about this
+    /// length. Where they are in the bytes is returned, too.
+    pub(crate) fn to_bytes_with(&self, length: usize, write: impl FnOnce(&mut Vec<u8>)) -> (Arc<[u8]>, Range<usize>) {
+        // Names and texts before it are in quotes, and quotes in them are written otherwise.
+        const NO_AGENTS: &[u8] = b"\"agents\":[]";
+        let info = Self { agents: Vec::new(), ..self.clone() };
+        let text = serde_json::to_vec(&info).unwrap_or_default();
+        let found = text.windows(NO_AGENTS.len()).position(|part| part == NO_AGENTS);
+        let (before, after) = text.split_at(found.map_or(0, |at| at + NO_AGENTS.len()));
+        let mut bytes = Vec::with_capacity(text.len() + length);
+        bytes.extend_from_slice(before.strip_suffix(b"[]").unwrap_or(before));
+        let begin = bytes.len();
+        write(&mut bytes);
+        let agents = begin..bytes.len();
+        bytes.extend_from_slice(after);
+        (bytes.into(), agents)
+    }
+
+    /// As [`BoardInfo::to_bytes_with`], with its own agents.
     pub(crate) fn to_bytes(&self) -> Arc<[u8]> {
-        // There may be very many agents, most of which take less.
-        const AGENT: usize = 64;
-        let mut bytes = Vec::with_capacity(512 + self.agents.len() * AGENT);
-        if serde_json::to_writer(&mut bytes, self).is_err() {
-            bytes.clear();
-        }
-        bytes.into()
+        self.to_bytes_with(0, |bytes| write_agents(&self.agents, bytes)).0
     }
 
     /// The agent of this name, if the board hosts it.
@@ -168,6 +191,21 @@ mod tests {
         assert_eq!(asking("drum", &c, [&a, &b, &c]), None);
         let leaving = BoardInfo { is_leaving: true, ..b };
         assert_eq!(asking("bell", &a, [&a, &leaving, &c]).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn agents_are_written_in_their_place_whatever_else_a_board_says() {
+        let agent = |name| -> BoardAgent { serde_json::from_value(serde_json::json!({ "name": name })).unwrap() };
+        let text: Arc<str> = r#"","agents":[],""#.into();
+        let info = BoardInfo { address: Some(Arc::clone(&text)), build: text, ..board("a", &["agents"]) };
+        for agents in [vec![], vec![agent("coder")], vec![agent("coder"), agent("writer")]] {
+            let with_agents = BoardInfo { agents: agents.clone(), ..info.clone() };
+            let bytes = with_agents.to_bytes();
+            assert_eq!(*bytes, *serde_json::to_vec(&with_agents).unwrap());
+            assert_eq!(BoardInfo::read(&bytes), Some(with_agents));
+            let (bytes, place) = info.to_bytes_with(0, |bytes| write_agents(&agents, bytes));
+            assert_eq!(serde_json::from_slice::<Vec<BoardAgent>>(&bytes[place]).unwrap(), agents);
+        }
     }
 
     #[test]

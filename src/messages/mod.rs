@@ -61,6 +61,7 @@ pub use approval::{
 };
 pub(crate) use approval::{Barred, EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
+pub(crate) use board::write_agents;
 pub use board::{BoardAgent, BoardEntry, BoardInfo};
 pub use callboard_text::{NameError, visible, visible_lines};
 pub use causes::{OverLimit, Unacknowledged};

@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt};
 
 use crate::actors::approvals::{AnswerElsewhere, ByPerson, PersonDoes};
 use crate::actors::boards::{Reply, Sendable, Unreached};
-use crate::messages::{BoardEntry, PendingId, RunId, Votes};
+use crate::messages::{BoardEntry, BoardInfo, PendingId, RunId, Votes};
 use crate::storage::StorageError;
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::errors::AnswerError;
@@ -101,7 +101,7 @@ impl Callboard {
                 continue;
             }
             let living = boards.iter().filter(|other| !other.left.is_zero() && other.info.id != owner);
-            let about = (board.about)();
+            let about = BoardInfo { agents: board.router.described(), ..(board.about)() };
             let agents = fold.agents_lacking(living.map(|other| &other.info).chain([&about]));
             let silent = entry.filter(|entry| !entry.left.is_zero()).map(|entry| entry.name.clone());
             return Ok((!agents.is_empty()).then_some(AnswerError::NotHosted { run, agents, silent }));

@@ -79,8 +79,10 @@ pub(super) struct Board {
     pub(super) announcing: Mutex<Announcing>,
     /// Which agents it declares differently than others do.
     pub(super) differences: Mutex<Differences>,
-    /// What the board says about itself to the others.
+    /// What the board says about itself to the others, without its agents.
     pub(super) about: Arc<dyn Fn() -> BoardInfo + Send + Sync>,
+    /// The same with its agents, as bytes.
+    pub(super) written: Arc<dyn Fn() -> Arc<[u8]> + Send + Sync>,
     pub(super) context: ContextStore,
     pub(super) decider: Decider,
     pub(super) channels: Arc<[Arc<ChannelView>]>,

@@ -50,7 +50,8 @@ impl Callboard {
                 let board = Arc::downgrade(&self.board);
                 tokio::spawn(async move {
                     tokio::time::sleep(wait).await;
-                    if let Some(board) = board.upgrade() {
+                    // A board that ends says at its end what others are to know.
+                    if let Some(board) = board.upgrade().filter(|board| !board.is_closed()) {
                         Self { board }.announce_now().await;
                     }
                 });
@@ -70,7 +71,7 @@ impl Callboard {
     /// Writes what this board hosts where others look.
     pub(super) async fn say_what_is_here(&self) {
         let board = &self.board;
-        let about = (board.about)().to_bytes();
+        let about = (board.written)();
         let renewed = board.journal.storage().renew_session(board.ownership.session(), about);
         if let Err(error) = answer_of(renewed).await {
             tracing::warn!(%error, "the agents are made known to the other boards with the next renewal of the lease");

@@ -133,9 +133,9 @@ impl Builder {
         let is_shared = storage.is_shared();
         let reader = RunReader::new(journal.clone(), rules.clone(), ownership.clone());
         let has_said_approvals = Arc::new(AtomicBool::new(false));
+        // Without its agents, of which there may be very many.
         let about: Arc<dyn Fn() -> BoardInfo + Send + Sync> = {
-            let (router, permits, without) =
-                (Arc::clone(&router), Arc::clone(&run_permits), Arc::clone(&without_permit));
+            let (permits, without) = (Arc::clone(&run_permits), Arc::clone(&without_permit));
             let (in_flight, ownership) = (settings.capacity.runs_in_flight, ownership.clone());
             let (decider, has_said) = (decider.clone(), Arc::clone(&has_said_approvals));
             let channels = Arc::clone(&channels);
@@ -144,13 +144,16 @@ impl Builder {
                 has_said.store(approvals > 0, Ordering::Release);
                 BoardInfo {
                     is_leaving: ownership.is_leaving(),
-                    agents: router.described(),
                     runs: in_flight.saturating_sub(permits.available_permits()) + without.load(Ordering::Relaxed),
                     channels: ChannelView::asking(&channels),
                     approvals,
                     ..info.clone()
                 }
             })
+        };
+        let written: Arc<dyn Fn() -> Arc<[u8]> + Send + Sync> = {
+            let (router, about) = (Arc::clone(&router), Arc::clone(&about));
+            Arc::new(move || router.written(&about()))
         };
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
@@ -168,7 +171,7 @@ impl Builder {
                 ownership: ownership.clone(),
                 lease,
                 scan_every: settings.timings.scan_every,
-                about: Arc::clone(&about),
+                about: Arc::clone(&written),
                 reaches: {
                     let router = Arc::clone(&router);
                     Arc::new(move |agent: &AgentName| router.reaches_now(agent))
@@ -302,6 +305,7 @@ impl Builder {
             announcing: Mutex::default(),
             differences: Mutex::default(),
             about,
+            written,
             context,
             decider,
             channels,
@@ -321,6 +325,7 @@ impl Builder {
         let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
         tokio::spawn(async move {
             tree.join().await;
+            watched.withdraw_all();
             watched.hub.close();
         });
         match observer {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard::storage::{SessionId, Storage};
+use tokio::time::timeout;
 
 use crate::several_boards::{asker, hangs};
 use crate::shared_store::Shared;
@@ -76,4 +78,18 @@ async fn what_a_write_finds_ended_is_named_with_the_reason_that_a_renewal_has() 
     assert!(board.submit(Task::new("x")).await.is_err());
     board.ended().await;
     assert_eq!(board.store_loss().as_deref(), Some(reason));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_agents_of_a_board_that_has_lost_its_store_have_withdrawn() {
+    let env = Env::repeatable(1);
+    let store = Shared::new(&env);
+    let board = asker(store.board(&env)).start().await.unwrap();
+    let mut presence = board.agents().presence();
+    let session = board.boards().await.unwrap()[0].session;
+    store.end_session(SessionId(session), false).await.unwrap();
+    let withdrawn = timeout(Duration::from_secs(60), presence.recv()).await.unwrap().unwrap();
+    assert_eq!((withdrawn.agent.as_str(), withdrawn.is_available), ("asker", false));
+    board.ended().await;
+    assert!(board.agents().roster().is_empty());
 }

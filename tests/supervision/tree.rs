@@ -1143,6 +1143,81 @@ async fn children_of_a_template_stop_at_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn children_that_stop_at_the_same_time_have_their_own_timeouts_and_ends() {
+    let stage = Stage::default();
+    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app")).await;
+    let acts = [("obeys", Act::Work), ("fails", Act::Fail), ("panics", Act::Panic), ("hangs", Act::Hang)];
+    let ends = [
+        ("obeys", Shutdown::Timeout(SECOND)),
+        ("obeys", Shutdown::Infinity),
+        ("obeys", Shutdown::BrutalKill),
+        ("fails", Shutdown::Timeout(SECOND)),
+        ("panics", Shutdown::Timeout(SECOND)),
+        ("hangs", Shutdown::Timeout(3 * SECOND)),
+        ("hangs", Shutdown::Timeout(SECOND)),
+        ("dawdles", Shutdown::Infinity),
+    ];
+    acts.into_iter().for_each(|(name, act)| stage.on_stop(name, act));
+    stage.on_stop("dawdles", Act::Dawdle);
+    let mut children = Vec::new();
+    for (number, (name, shutdown)) in ends.into_iter().enumerate() {
+        let stage = stage.clone();
+        let (child, reference) =
+            ChildSpec::actor(format!("{number} {name}"), move || (Part, (stage.clone(), name.to_owned())));
+        tree.start_child(child.shutdown(shutdown)).await.unwrap();
+        children.push(reference);
+    }
+    let below = SupervisorSpec::one_for_one("below").child(stage.extra("obeys"));
+    tree.start_child(ChildSpec::supervisor(below).0).await.unwrap();
+    let cells: Vec<_> = children.iter().map(|child| child.cell().unwrap()).collect();
+    events.rest();
+    stage.log();
+
+    let world = env();
+    let began = world.now().monotonic;
+    let stopping = tokio::spawn({
+        let tree = tree.clone();
+        async move { tree.stop().await }
+    });
+    let seen = events.until("app/5 hangs gen 1: ignored its stop and was killed").await;
+    assert_eq!((world.now().monotonic - began).as_secs(), 3);
+    let kills = seen.iter().filter(|event| event.contains("ignored")).map(String::as_str).collect::<Vec<_>>();
+    let [first, last] =
+        ["app/6 hangs gen 1: ignored its stop and was killed", "app/5 hangs gen 1: ignored its stop and was killed"];
+    assert_eq!(kills, [first, last], "each has its own time");
+    let at_once = |number: usize| children[number].down() == Some(Down::Stopped);
+    assert!((0..=6).all(at_once), "nobody waits for another one");
+    assert_eq!(children[7].down(), Some(Down::Exiting));
+    let picture = tree.snapshot().await.unwrap();
+    let error = |number: usize| picture.children[number].last_error.clone();
+    assert_eq!([error(0), error(3)], [None, Some("stop failed".to_owned())]);
+    assert!(error(4).is_some_and(|error| error.contains("stop panicked")));
+
+    assert_eq!(stopping.await.unwrap(), EndReason::Stopped);
+    assert_eq!((world.now().monotonic - began).as_secs(), 3_600, "the last one took an hour");
+    assert!(cells.iter().all(|cell| cell.get_status() == ractor::ActorStatus::Stopped));
+    let orderly = ["0 obeys", "1 obeys", "3 fails", "4 panics", "below"];
+    for name in orderly {
+        assert!(seen.contains(&format!("app/{name} gen 1: stopped")), "{name} in {seen:#?}");
+    }
+    assert!(seen.contains(&"app/2 obeys gen 1: was killed without a stop".to_owned()), "{seen:#?}");
+    assert_eq!(stage.log(), "-obeys -obeys -obeys -dawdles");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_has_another_supervisor_holds_up_the_end_of_its_own_until_its_timeout_at_most() {
+    let stage = Stage::default();
+    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app")).await;
+    let (other, _) = start(SupervisorSpec::one_for_one("other")).await;
+    let child = parts(&stage).start(&tree, "a").await.unwrap();
+    child.cell().unwrap().link(other.cell().unwrap());
+    let stopped = tokio::time::timeout(6 * SECOND, tree.stop()).await;
+    assert_eq!(stopped.expect("its end is not reported, and found"), EndReason::Stopped);
+    assert!(events.rest().contains(&"app/part-1 gen 1: stopped".to_owned()));
+    other.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listed_child_below_simple_one_for_one_is_refused() {
     let spec = SupervisorSpec::simple_one_for_one("app").child(Stage::default().extra("a"));
     let error = Supervisor::start_in(spec, env()).await.unwrap_err();

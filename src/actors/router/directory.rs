@@ -31,13 +31,17 @@ impl Announced {
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     agents: BTreeMap<AgentName, Announced>,
+    /// Another number after each change of what agents say about themselves.
+    version: u64,
 }
 
 impl Directory {
     /// Adds an announcement or withdrawal. That of an earlier start of the agent does not change the present one.
     pub(super) fn enter(&mut self, agent: &AgentName, announced: &Announced) {
         if announced.is_available {
-            self.agents.insert(agent.clone(), announced.clone());
+            let before = self.agents.insert(agent.clone(), announced.clone());
+            let is_same = before.is_some_and(|known| Arc::ptr_eq(&known.description, &announced.description));
+            self.version += u64::from(!is_same);
         } else if let Some(known) = self.agents.get_mut(agent).filter(|known| known.instance == announced.instance) {
             known.is_available = false;
         }
@@ -60,6 +64,11 @@ impl Directory {
     /// Whether the agent of this name has announced itself, and has not withdrawn.
     pub(super) fn is_present(&self, name: &str) -> bool {
         self.agents.get(name).is_some_and(|known| known.is_available)
+    }
+
+    /// The number of changes of what agents say about themselves.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// All agents that were ever announced, in the order of their names.
@@ -132,5 +141,20 @@ mod tests {
         assert_eq!(directory.named("coder"), Some(&agent));
         assert_eq!(directory.of_role("developer").chain(directory.capable_of("rust")).count(), 2);
         assert_eq!(directory.nearest("developr").as_deref(), Some("developer"));
+    }
+    #[test]
+    fn a_new_description_changes_the_version_and_another_life_does_not() {
+        let agent = AgentName::new("coder").unwrap();
+        let description = Arc::<Description>::default();
+        let mut directory = Directory::default();
+        let mut version_after = |description: &Arc<Description>, is_available| {
+            let description = Arc::clone(description);
+            directory.enter(&agent, &Announced { description, instance: 1, is_available, at: Timestamp::default() });
+            directory.version()
+        };
+        let first = version_after(&description, true);
+        assert_ne!(first, 0);
+        assert_eq!([version_after(&description, false), version_after(&description, true)], [first, first]);
+        assert_ne!(version_after(&Arc::default(), true), first);
     }
 }

@@ -15,12 +15,15 @@ pub(super) struct Hosted {
     agents: BTreeMap<AgentName, HostedAgent>,
     /// How many of them this board hosts.
     here: usize,
+    /// Another number after each change, but for those of actors.
+    version: u64,
     looks: Looks,
 }
 
 impl Hosted {
     pub(super) fn insert(&mut self, name: AgentName, agent: HostedAgent) {
         self.here += usize::from(!agent.is_elsewhere);
+        self.version += 1;
         match self.agents.insert(name.clone(), agent) {
             Some(before) => self.here -= usize::from(!before.is_elsewhere),
             None => self.looks.add(&name, &self.agents),
@@ -32,7 +35,10 @@ impl Hosted {
         let Source { mode, has_effects, .. } = *source;
         let authority = source.config.authority;
         match self.agents.get_mut(name.as_str()).filter(|agent| !agent.is_elsewhere) {
-            Some(agent) => (agent.mode, agent.has_effects, agent.authority) = (mode, has_effects, authority),
+            Some(agent) => {
+                (agent.mode, agent.has_effects, agent.authority) = (mode, has_effects, authority);
+                self.version += 1;
+            }
             None => {
                 let agent = HostedAgent { mode, has_effects, authority, actor: None, is_elsewhere: false };
                 self.insert(name.clone(), agent);
@@ -43,6 +49,7 @@ impl Hosted {
     pub(super) fn remove(&mut self, name: &AgentName) {
         if let Some(agent) = self.agents.remove(name) {
             self.here -= usize::from(!agent.is_elsewhere);
+            self.version += 1;
             self.looks.remove(name);
         }
     }
@@ -60,6 +67,11 @@ impl Hosted {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&AgentName, &HostedAgent)> {
         self.agents.iter()
+    }
+
+    /// The number of changes, but for those of actors.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// The number of agents that this board hosts.
@@ -121,7 +133,7 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use callboard_text::look_alike;
-    use proptest::prelude::{prop_assert_eq, prop_oneof, proptest};
+    use proptest::prelude::{prop_assert, prop_assert_eq, prop_oneof, proptest};
     use proptest::strategy::{Just, Strategy};
 
     use super::*;
@@ -153,7 +165,10 @@ mod tests {
             let mut hosted = Hosted::default();
             for (name, is_added, is_elsewhere) in changes {
                 let name = AgentName::new(name).unwrap();
-                if is_added { hosted.insert(name, agent(is_elsewhere)) } else { hosted.remove(&name) }
+                let known = |hosted: &Hosted| hosted.get(name.as_str()).map(|agent| agent.is_elsewhere);
+                let (before, version) = (known(&hosted), hosted.version());
+                if is_added { hosted.insert(name.clone(), agent(is_elsewhere)) } else { hosted.remove(&name) }
+                prop_assert!(known(&hosted) == before || hosted.version() > version);
                 let here = hosted.iter().filter(|(_, agent)| !agent.is_elsewhere).count();
                 prop_assert_eq!(hosted.here(), here);
             }

@@ -1,10 +1,12 @@
 //! The delegation router: resolves the targets of delegations, and records their statuses. Run supervisors dispatch through it.
 
 // - `hosted`, `directory`, `policy`: who is known by name, who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
+// - `described`, `written`: what other boards are to know of the agents.
 // - `ledger`: statuses and inboxes. `derive`, `history`: the same from the events of runs, and from their journals.
 // - `outbox`, `actor`: what waits to be entered, outside of the actor, and the actor that enters it.
 mod actor;
 mod derive;
+mod described;
 mod directory;
 mod dispatch;
 mod history;
@@ -12,6 +14,7 @@ mod hosted;
 mod ledger;
 mod outbox;
 mod policy;
+mod written;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,8 +26,7 @@ use tokio::sync::broadcast;
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Authority, BoardAgent, Consent, Json, KeptAgent, Presence, Refusal, RequestId,
-    RunId, TurnId,
+    Action, ActionKind, AgentName, Authority, Consent, Json, KeptAgent, Presence, Refusal, RequestId, RunId, TurnId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -44,6 +46,7 @@ use history::Recalled;
 use hosted::Hosted;
 use ledger::{DelegationLedger, Placed};
 use outbox::{Entry, Outbox};
+use written::Written;
 
 use super::agent::{AgentMsg, AgentSpec, Description, Mode, Source};
 use super::approvals::Decider;
@@ -59,6 +62,8 @@ pub(crate) struct Router {
     living_elsewhere: RwLock<BTreeSet<AgentName>>,
     /// The announced agents.
     directory: RwLock<Directory>,
+    /// What was written last for other boards.
+    written: Mutex<Option<Written>>,
     presence: broadcast::Sender<Presence>,
     /// Sends the runs that have begun to wait for a person, or were read back and may wait for one.
     asked: broadcast::Sender<RunId>,
@@ -118,6 +123,7 @@ impl Router {
             hosted: RwLock::default(),
             living_elsewhere: RwLock::default(),
             directory: RwLock::default(),
+            written: Mutex::default(),
             presence: broadcast::Sender::new(watch_buffer.max(1)),
             asked: broadcast::Sender::new(watch_buffer.max(1)),
             hub: Arc::clone(scheduler.hub()),
@@ -183,7 +189,7 @@ impl Router {
         self.publish(name, &announced);
     }
 
-    /// Withdraws the announcements of all agents that have no actor: the board ends.
+    /// Withdraws the announcements of all agents that have not withdrawn: the board has ended.
     pub(crate) fn withdraw_all(&self) {
         self.drain_outbox();
         let at = self.env.now().wall;
@@ -237,36 +243,6 @@ impl Router {
     /// Whether another board hosts the agent, and this one does not.
     pub(crate) fn is_elsewhere(&self, agent: &AgentName) -> bool {
         self.hosted.read().get(agent.host()).is_some_and(|hosted| hosted.is_elsewhere)
-    }
-
-    /// What the other boards on the store are to know of the agents that this one hosts.
-    pub(crate) fn described(&self) -> Vec<BoardAgent> {
-        // Both are in the order of names, so each is walked once, and nothing is looked up. The directory is locked first, as by lookups.
-        let directory = self.directory.read();
-        let hosted = self.hosted.read();
-        let mut announced = directory.iter().peekable();
-        let mut last_mode = None;
-        let mut described = Vec::with_capacity(hosted.here());
-        for (name, agent) in hosted.iter().filter(|(_, agent)| !agent.is_elsewhere) {
-            while announced.next_if(|(other, _)| *other < name).is_some() {}
-            let known = announced.next_if(|(other, _)| *other == name).map(|(_, known)| (*known.description).clone());
-            let Description { role, capabilities, projects } = known.unwrap_or_default();
-            let HostedAgent { has_effects, mode, authority, .. } = *agent;
-            let mode = match &last_mode {
-                Some((last, text)) if *last == mode => Arc::clone(text),
-                _ => Arc::clone(&last_mode.insert((mode, mode.name().into())).1),
-            };
-            described.push(BoardAgent {
-                name: name.clone(),
-                role,
-                capabilities,
-                projects,
-                authority,
-                mode,
-                has_effects,
-            });
-        }
-        described
     }
 
     /// The handle that announces and withdraws an agent.

@@ -4,6 +4,7 @@
 //! of the agents under the scheduler's lock, so the supervisor gets orders in the order in which they were decided.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -185,8 +186,12 @@ impl Scheduler {
         true
     }
 
-    /// Whether the agent is away when this life of its actor ends: not if it sleeps, or has another actor by now.
+    /// Whether the agent is away when this life of its actor ends: not if it sleeps, or has another actor by now. Those of a board that ends
+    /// are withdrawn all at once.
     pub(in crate::actors) fn leaves_with(&self, name: &AgentName, life: u64) -> bool {
+        if self.has_ended.load(Ordering::Acquire) {
+            return false;
+        }
         let state = self.state.lock();
         let Some(agent) = state.index_of(name.as_str()).and_then(|index| state.agents.in_use(index)) else {
             return false;

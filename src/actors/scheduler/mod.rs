@@ -42,6 +42,7 @@ mod time_limits;
 mod typed_requests;
 mod worker;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub(crate) use status::{AgentSnapshot, AgentStatus};
 /// All agents' queues, and the permits that they share.
 pub(crate) struct Scheduler {
     state: Mutex<State>,
+    /// All turns were stopped, because the board ends: its agents are withdrawn together when their actors have ended.
+    has_ended: AtomicBool,
     pub(in crate::actors) env: Env,
     facts: Arc<SharedFacts>,
     /// The runtime on which workers and timers are spawned, whichever thread makes a turn ready.
@@ -141,6 +144,7 @@ impl Scheduler {
         let kept_agents = Arc::new(KeptAgents::new(Arc::clone(context.storage())));
         Arc::new(Self {
             state: Mutex::new(State::new(permits)),
+            has_ended: AtomicBool::new(false),
             env,
             facts,
             runtime: Handle::current(),

@@ -1,6 +1,7 @@
 //! Stops turns, and waits until the scheduler is idle.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -132,6 +133,7 @@ impl Scheduler {
             | Availability::Ended => None,
         };
         let ended: Vec<_> = self.state.lock().agents.iter_mut().filter_map(end).collect();
+        self.has_ended.store(true, Ordering::Release);
         drop(ended);
     }
 

@@ -94,6 +94,8 @@ pub(super) struct Child {
     pub(super) window: Window,
     pub(super) launching: Option<Launching>,
     pub(super) cell: Option<ActorCell>,
+    /// It was asked to stop, and no task waits for it: its stop is over when its actor reports its end.
+    pub(super) is_asked: bool,
     pub(super) running_since: Option<Duration>,
     pub(super) last_error: Option<String>,
     pub(super) start_reply: Option<Reply>,
@@ -113,6 +115,7 @@ impl Child {
             window: Window::default(),
             launching: None,
             cell: None,
+            is_asked: false,
             running_since: None,
             last_error: None,
             start_reply: None,

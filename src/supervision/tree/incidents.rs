@@ -99,10 +99,14 @@ impl SupervisorState {
                 self.note_exit(position, &exit);
                 self.settle(position, then);
             }
-            // The stop in progress reports when the actor is gone.
+            // The stop in progress reports when the actor is gone, if a task waits for that.
             Phase::Stopping(_) => {
+                let child = &mut self.children[position];
                 if let Exit::Crashed(error) = exit {
-                    self.children[position].last_error = Some(error);
+                    child.last_error = Some(error);
+                }
+                if std::mem::take(&mut child.is_asked) {
+                    self.has_stopped(position);
                 }
             }
             Phase::Waiting(_) | Phase::Starting | Phase::Down | Phase::Failed => {}

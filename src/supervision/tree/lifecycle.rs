@@ -106,21 +106,28 @@ impl Launch {
 
 /// Stops a child and waits until it is gone: a stop, its timeout, a kill.
 pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> TreeEventKind {
-    let (asks_within, killed) = match spec.shutdown {
-        Shutdown::BrutalKill => (None, TreeEventKind::Killed),
-        Shutdown::Timeout(limit) => (Some(Some(limit)), TreeEventKind::KilledAfterTimeout),
-        Shutdown::Infinity => (Some(None), TreeEventKind::KilledAfterTimeout),
+    let limit = match spec.shutdown {
+        Shutdown::BrutalKill => return kill(cell, spec, TreeEventKind::Killed).await,
+        Shutdown::Timeout(limit) => Some(limit),
+        Shutdown::Infinity => None,
     };
-    if let Some(limit) = asks_within {
-        match spec.kind {
-            Kind::Worker(_) => cell.stop(None),
-            // A supervisor stops its children first. If it is already gone there is nothing to send.
-            Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
-        }
-        if gone(cell, limit).await {
-            return TreeEventKind::Stopped;
-        }
+    match spec.kind {
+        Kind::Worker(_) => cell.stop(None),
+        // A supervisor stops its children first. If it is already gone there is nothing to send.
+        Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
     }
+    end_within(cell, spec, limit).await
+}
+
+/// Waits until a child is gone that was asked to stop, and kills it after the limit.
+pub(super) async fn end_within(cell: &ActorCell, spec: &ChildSpec, limit: Option<Duration>) -> TreeEventKind {
+    if gone(cell, limit).await {
+        return TreeEventKind::Stopped;
+    }
+    kill(cell, spec, TreeEventKind::KilledAfterTimeout).await
+}
+
+async fn kill(cell: &ActorCell, spec: &ChildSpec, killed: TreeEventKind) -> TreeEventKind {
     cell.kill();
     if !gone(cell, Some(KILL_GRACE)).await {
         tracing::error!(child = %spec.id, "the child blocks its thread; it is left behind");

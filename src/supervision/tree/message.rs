@@ -69,6 +69,10 @@ pub(super) enum Msg {
         key: Key,
         halted: TreeEventKind,
     },
+    /// The time is over for children that were asked to stop with this timeout, all at once.
+    Overdue {
+        limit: Duration,
+    },
     /// The pause of an incident is over.
     PauseOver {
         incident: u64,

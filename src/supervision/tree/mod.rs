@@ -96,6 +96,7 @@ compile_error!("callboard supervises actors by catching their panics: build it w
 // - `supervisor`: the actor. `message`: its messages. `state`: its state, and what is started or stopped next.
 // - `children`, `child`: the children in their order, and the book-keeping of one.
 // - `requests`: requests from outside. `incidents`: starts and ends of children. `lifecycle`: the tasks that start and stop them.
+// - `together`: children that stop at the same time with their supervisor, without a task for each.
 //
 // A request passes through: handle -> supervisor -> requests.
 // A child's end: supervisor -> incidents -> restart (the rule) with intensity (the window).
@@ -125,6 +126,7 @@ mod spec;
 mod state;
 mod supervisor;
 mod template;
+mod together;
 
 pub use backoff::RestartBackoff;
 pub use child_ref::{CallError, ChildRef, Down, SendError};

@@ -3,7 +3,7 @@
 //! Children move through [`Phase`]s. Each change only sets phases; [`SupervisorState::advance`] then starts and stops those that
 //! are due, in tasks that report back with a message.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -92,16 +92,22 @@ impl SupervisorState {
             }
         };
         self.life = Life::Ending(reason, ready);
-        for position in self.children.positions() {
+        let mut limits = BTreeSet::new();
+        for position in self.children.positions().into_iter().rev() {
             match self.children[position].phase() {
                 Phase::Waiting(_) => self.settle(position, Then::Stay),
-                Phase::Starting | Phase::Running | Phase::Doomed(_) => {
-                    self.children.enter(position, Phase::Doomed(Then::Stay));
-                }
+                Phase::Running => match self.ask_to_stop(position) {
+                    Some(limit) => {
+                        limits.insert(limit);
+                    }
+                    None => self.children.enter(position, Phase::Doomed(Then::Stay)),
+                },
+                Phase::Starting | Phase::Doomed(_) => self.children.enter(position, Phase::Doomed(Then::Stay)),
                 Phase::Stopping(_) => self.children.enter(position, Phase::Stopping(Then::Stay)),
                 Phase::Down | Phase::Failed => {}
             }
         }
+        self.watch_asked(limits);
     }
 
     /// Starts and stops the children that are due, and ends the supervisor when it is done.

@@ -42,6 +42,7 @@ impl Actor for SupervisorActor {
             Msg::Shutdown => state.end(EndReason::Stopped),
             Msg::Launched { key, outcome } => state.launched(key, outcome),
             Msg::Halted { key, halted } => state.halted(key, halted),
+            Msg::Overdue { limit } => state.kill_overdue(limit),
             Msg::PauseOver { incident, positions } => state.children.end_pause(incident, &positions),
         }
         state.advance()
