@@ -41,7 +41,8 @@ impl Actor for GatewayActor {
     ) -> Result<GatewayState, ActorProcessingErr> {
         decider.queue.env.slow_fault_point("gateway.start").await?;
         decider.queue.attach(me.clone());
-        let open = decider.open().iter().map(Envelope::id).collect::<Vec<_>>();
+        // Those that have expired as well: the actor may have failed as it was to deny one.
+        let open = decider.queue.open().iter().map(Envelope::id).collect::<Vec<_>>();
         for id in open.into_iter().chain(decider.elsewhere().ids()) {
             me.cast(GatewayMsg::Requested(id))?;
         }

@@ -222,9 +222,10 @@ fn what_went_wrong_with_people_once_does_not_again() {
 #[test]
 fn one_thing_that_went_wrong_once_does_not_again() {
     // 150: a store panicked as the people of the test looked at a run. 358: a store panicked while a run was taken over. 1364: a run was
-    // journaled whose note was not written, its board crashed, and it was submitted again. 3478: a store panicked as an approval expired.
-    // 4342: a turn was still on its way to its agent when its run ended.
-    for seed in [150, 358, 1364, 3478, 4342] {
+    // journaled whose note was not written, its board crashed, and it was submitted again. 2296: the gateway failed as an approval expired,
+    // and its next life left out what had expired. 3478: a store panicked as an approval expired. 4342: a turn was still on its way to its
+    // agent when its run ended.
+    for seed in [150, 358, 1364, 2296, 3478, 4342] {
         Seeds::only(seed).simulate(async |sim| play(sim, any_fault).await);
     }
 }
